@@ -1,0 +1,30 @@
+// What this host's CPU can do, read once at run time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace plait {
+
+struct CpuInfo {
+  bool avx2 = false;         // AVX2 and FMA
+  bool avx512 = false;       // F, BW, DQ, VL
+  bool avx512_bf16 = false;
+  bool neon = false;
+  // Names of the sets above that are present.
+  std::vector<std::string> names() const;
+};
+
+// `PLAIT_CPU_ISA=plain|avx2|avx512` caps what is reported, so that a slower path can be tested on a
+// faster machine.
+const CpuInfo& cpu_info();
+
+// Cores this process may run on (affinity and cgroup quota respected), at least 1.
+int available_cores();
+
+// Bytes of memory this process may still take: the smaller of free host memory and the room inside
+// the cgroup limit.
+int64_t available_memory_bytes();
+
+}  // namespace plait

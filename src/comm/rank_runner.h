@@ -1,0 +1,32 @@
+// Runs one function on every rank: as threads of this process (comm/local), or, when the process
+// was started by mpirun or srun, as this process's one rank (comm/mpi).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/process_group.h"
+#include "device/device.h"
+
+namespace plait {
+
+struct RankRunnerOptions {
+  int ranks = 1;               // world size; under a launcher it must be the launcher's
+  std::string device = "cpu";  // registry name
+  int threads_per_rank = 0;    // 0: cores / local ranks, at least 1
+  CommOptions comm;
+  std::string run_dir;         // where fault reports go; empty: stderr only
+};
+
+// True when an MPI launcher started this process (its environment says so).
+bool under_mpi_launcher();
+
+// World size that the launcher gave, or 1. Reads the environment only.
+int launcher_world_size();
+
+// Calls body(world) once per rank of this process. A rank that throws aborts the world; the first
+// error (not those of ranks that were only told to stop) is rethrown after all ranks have ended.
+// Threads spin in waits only while ranks * threads <= cores.
+void run_ranks(const RankRunnerOptions& options, const std::function<void(World&)>& body);
+
+}  // namespace plait
