@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "device/device_ptr.h"
-#include "device/dtype.h"
+#include "base/dtype.h"
 
 namespace plait {
 

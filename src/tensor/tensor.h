@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/dtype.h"
+#include "base/dtype.h"
 
 namespace plait {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "device/dtype.h"
+#include "base/dtype.h"
 
 namespace plait::cpu {
 
