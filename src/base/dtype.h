@@ -47,7 +47,9 @@ struct Float16 {
   uint16_t bits = 0;
 };
 
-inline float to_float(float x) { return x; }
+inline float to_float(float x) {
+  return x;
+}
 inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
 }

@@ -51,7 +51,9 @@ int exit_code(ErrorCode code) {
   }
 }
 
-void set_check_hook(CheckHook hook) { check_hook = hook; }
+void set_check_hook(CheckHook hook) {
+  check_hook = hook;
+}
 
 namespace internal {
 

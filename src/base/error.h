@@ -14,16 +14,16 @@ namespace plait {
 
 // What went wrong, coarse enough to choose an exit code from.
 enum class ErrorCode {
-  kInvalidArgument,   // a flag, key or value that cannot work; exit code 2
-  kNotImplemented,    // valid, but not here; exit code 2
-  kNotFound,          // a file or name that does not exist; exit code 2
-  kCorruptData,       // a file whose bytes are wrong; exit code 2
-  kResourceExhausted, // memory, disk or file descriptors; exit code 3
-  kIo,                // a read or write failed; exit code 3
-  kUnavailable,       // the environment lacks something (MPI, rights, device); exit code 3
-  kComm,              // a peer was lost or a collective timed out; exit code 3
-  kNonFinite,         // NaN or Inf in loss or gradients; exit code 1
-  kCancelled,         // asked to stop (Ctrl-C, SIGTERM, another rank failed first); exit code 3
+  kInvalidArgument,    // a flag, key or value that cannot work; exit code 2
+  kNotImplemented,     // valid, but not here; exit code 2
+  kNotFound,           // a file or name that does not exist; exit code 2
+  kCorruptData,        // a file whose bytes are wrong; exit code 2
+  kResourceExhausted,  // memory, disk or file descriptors; exit code 3
+  kIo,                 // a read or write failed; exit code 3
+  kUnavailable,        // the environment lacks something (MPI, rights, device); exit code 3
+  kComm,               // a peer was lost or a collective timed out; exit code 3
+  kNonFinite,          // NaN or Inf in loss or gradients; exit code 1
+  kCancelled,          // asked to stop (Ctrl-C, SIGTERM, another rank failed first); exit code 3
 };
 
 // "invalid_argument" ...; stable names, used in --json.
@@ -63,18 +63,19 @@ void set_check_hook(CheckHook hook);
 
 }  // namespace plait
 
-#define PLAIT_CHECK_MSG(condition, ...)                                                   \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      ::plait::internal::check_failed(__FILE__, __LINE__,                                 \
-                                      fmt::format(#condition ": " __VA_ARGS__));          \
-    }                                                                                     \
+// The condition's text is an argument, never part of the format: it may hold braces.
+#define PLAIT_CHECK_MSG(condition, ...)                                                         \
+  do {                                                                                          \
+    if (!(condition)) {                                                                         \
+      ::plait::internal::check_failed(__FILE__, __LINE__,                                       \
+                                      std::string(#condition ": ") + fmt::format(__VA_ARGS__)); \
+    }                                                                                           \
   } while (false)
-#define CHECK(condition)                                                                  \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      ::plait::internal::check_failed(__FILE__, __LINE__, #condition);                    \
-    }                                                                                     \
+#define CHECK(condition)                                               \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      ::plait::internal::check_failed(__FILE__, __LINE__, #condition); \
+    }                                                                  \
   } while (false)
 #define PLAIT_CHECK_OP(a, op, b)                                                          \
   do {                                                                                    \
@@ -83,7 +84,7 @@ void set_check_hook(CheckHook hook);
     if (!(plait_check_a op plait_check_b)) {                                              \
       ::plait::internal::check_failed(                                                    \
           __FILE__, __LINE__,                                                             \
-          fmt::format(#a " " #op " " #b " ({} vs {})", plait_check_a, plait_check_b));    \
+          fmt::format("{} ({} vs {})", #a " " #op " " #b, plait_check_a, plait_check_b)); \
     }                                                                                     \
   } while (false)
 #define CHECK_EQ(a, b) PLAIT_CHECK_OP(a, ==, b)

@@ -77,7 +77,8 @@ std::string read_file(const std::string& path) {
 }
 
 void sync_directory(const std::string& path) {
-  const Descriptor folder(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Descriptor folder(
+      open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0) {
     fsync(folder.get());
   }

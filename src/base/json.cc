@@ -46,6 +46,8 @@ std::string dump_json(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-Json read_json(const std::string& path) { return parse_json(read_file(path), path); }
+Json read_json(const std::string& path) {
+  return parse_json(read_file(path), path);
+}
 
 }  // namespace plait

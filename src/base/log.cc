@@ -12,7 +12,9 @@ std::atomic<LogLevel> min_level{LogLevel::kInfo};
 
 }  // namespace
 
-void set_log_level(LogLevel level) { min_level = level; }
+void set_log_level(LogLevel level) {
+  min_level = level;
+}
 
 void log_line(LogLevel level, int rank, const std::string& message) {
   if (level < min_level.load()) {
@@ -23,8 +25,8 @@ void log_line(LogLevel level, int rank, const std::string& message) {
   tm local{};
   localtime_r(&now.tv_sec, &local);
   const char letter = "DIWE"[static_cast<int>(level)];
-  std::string line = fmt::format("{} {:02}:{:02}:{:02}.{:03} ", letter, local.tm_hour,
-                                 local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
+  std::string line = fmt::format("{} {:02}:{:02}:{:02}.{:03} ", letter, local.tm_hour, local.tm_min,
+                                 local.tm_sec, now.tv_nsec / 1000000);
   if (rank >= 0) {
     line += fmt::format("rank={} ", rank);
   }

@@ -31,7 +31,8 @@ class ThreadPool {
   // Splits [0, count) into num_threads() contiguous ranges and calls body(begin, end) on each.
   // The split depends only on (count, grain, num_threads): results are reproducible.
   // Ranges are multiples of `grain` but for the last one. Small loops run on the caller alone.
-  void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+  void parallel_for(int64_t count, int64_t grain,
+                    const std::function<void(int64_t, int64_t)>& body);
 
  private:
   struct Team;

@@ -5,10 +5,10 @@
 // dead: every later call throws.
 //
 // Order with the device: an operation starts after the work that was queued on the device's stream
-// before the call. With `async` false the call returns when the result is there; with `async` true it
-// returns at once, a progress thread of the group does the transfer while the host thread computes,
-// and Work::wait() completes it. Async operations of one group run in call order; buffers must stay
-// alive and untouched until wait().
+// before the call. With `async` false the call returns when the result is there; with `async` true
+// it returns at once, a progress thread of the group does the transfer while the host thread
+// computes, and Work::wait() completes it. Async operations of one group run in call order; buffers
+// must stay alive and untouched until wait().
 //
 // Reductions add in rank order, in f32 for 16-bit types: the result is the same on every rank and
 // in every run.
@@ -44,8 +44,8 @@ struct ReduceScatterOptions {
   bool async = false;
 };
 
-// Part r of `output` (size * count elements) becomes rank r's `input` (count elements). input may be
-// the rank's own part of output.
+// Part r of `output` (size * count elements) becomes rank r's `input` (count elements). input may
+// be the rank's own part of output.
 struct AllGatherOptions {
   DevicePtr input, output;
   int64_t count = 0;  // per rank
@@ -94,7 +94,8 @@ class ProcessGroup {
   virtual void barrier() = 0;
 
   // Small control data between hosts, outside device memory: every rank's bytes, in rank order.
-  // Collective. Bounded by host memory; meant for metadata, metrics and checkpoints of small models.
+  // Collective. Bounded by host memory; meant for metadata, metrics and checkpoints of small
+  // models.
   virtual std::vector<std::string> gather_bytes(const std::string& mine) = 0;
 };
 

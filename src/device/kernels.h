@@ -1,17 +1,17 @@
 // The table of operators that a backend fills. Every call queues work on `stream` and returns.
 //
 // Conventions: matrices are row-major; a stride is the distance between rows in elements; sizes are
-// elements. "f" means f32, bf16 or f16 according to the dtype field; statistics and accumulators are
-// f32. Kernels own nothing and allocate nothing: scratch is passed in where a kernel needs some.
-// Each args struct lists its pointers in each_pointer(), so that a backend that translates
+// elements. "f" means f32, bf16 or f16 according to the dtype field; statistics and accumulators
+// are f32. Kernels own nothing and allocate nothing: scratch is passed in where a kernel needs
+// some. Each args struct lists its pointers in each_pointer(), so that a backend that translates
 // addresses (guard) does so in one place. Null pointers mean "absent" where a field says optional.
 // Results depend on the arguments and the device's thread count only, never on timing.
 #pragma once
 
 #include <cstdint>
 
-#include "device/device_ptr.h"
 #include "base/dtype.h"
+#include "device/device_ptr.h"
 
 namespace plait {
 
@@ -25,17 +25,19 @@ struct MatmulArgs {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   bool transpose_a = false, transpose_b = false;
-  bool accumulate = false;          // add to c
-  DType input_dtype = DType::kF32;  // of a, b, bias
-  DType output_dtype = DType::kF32; // of c: the same as the input, or f32
+  bool accumulate = false;           // add to c
+  DType input_dtype = DType::kF32;   // of a, b, bias
+  DType output_dtype = DType::kF32;  // of c: the same as the input, or f32
   template <typename F>
-  void each_pointer(F f) { f(a), f(b), f(c), f(bias); }
+  void each_pointer(F f) {
+    f(a), f(b), f(c), f(bias);
+  }
 };
 
-// y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + eps), over rows of `cols`. A row may hold several
-// groups side by side that are normalised one by one with the same weight (QK-norm over heads):
-// group g of row r starts at x + r * x_stride + g * cols.
-// HF semantics: x * rstd is rounded to the compute dtype before the product with the weight.
+// y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + eps), over rows of `cols`. A row may hold
+// several groups side by side that are normalised one by one with the same weight (QK-norm over
+// heads): group g of row r starts at x + r * x_stride + g * cols. HF semantics: x * rstd is rounded
+// to the compute dtype before the product with the weight.
 struct RmsNormForwardArgs {
   DevicePtr x, weight, y;
   DevicePtr rstd;  // f32 [rows, groups]
@@ -44,10 +46,13 @@ struct RmsNormForwardArgs {
   float eps = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(weight), f(y), f(rstd); }
+  void each_pointer(F f) {
+    f(x), f(weight), f(y), f(rstd);
+  }
 };
 
-// grad_x (+)= dL/dx; grad_weight (f32) += dL/dweight. rstd as forward left it. grad_x may be grad_y.
+// grad_x (+)= dL/dx; grad_weight (f32) += dL/dweight. rstd as forward left it. grad_x may be
+// grad_y.
 struct RmsNormBackwardArgs {
   DevicePtr x, weight, rstd, grad_y, grad_x;
   DevicePtr grad_weight;  // f32 [cols]
@@ -56,7 +61,9 @@ struct RmsNormBackwardArgs {
   bool accumulate = false;  // add to grad_x
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(weight), f(rstd), f(grad_y), f(grad_x), f(grad_weight); }
+  void each_pointer(F f) {
+    f(x), f(weight), f(rstd), f(grad_y), f(grad_x), f(grad_weight);
+  }
 };
 
 // Rotary embedding in HF's half-split convention, in place: head h of row r starts at
@@ -69,12 +76,14 @@ struct RopeArgs {
   bool inverse = false;  // the transpose rotation, for backward
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(cos), f(sin); }
+  void each_pointer(F f) {
+    f(x), f(cos), f(sin);
+  }
 };
 
 // Causal attention with grouped query heads, without materialising the scores. Rows are
-// batch * seq_len tokens; head h of a row starts at base + row * stride + h * head_dim. Query head h
-// reads kv head h / (heads / kv_heads).
+// batch * seq_len tokens; head h of a row starts at base + row * stride + h * head_dim. Query head
+// h reads kv head h / (heads / kv_heads).
 struct AttentionForwardArgs {
   DevicePtr q, k, v, out;
   DevicePtr lse;  // f32 [heads, batch * seq_len]: log of the sum of exp of the scaled scores
@@ -83,7 +92,9 @@ struct AttentionForwardArgs {
   float scale = 0;  // usually 1/sqrt(head_dim)
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(q), f(k), f(v), f(out), f(lse); }
+  void each_pointer(F f) {
+    f(q), f(k), f(v), f(out), f(lse);
+  }
 };
 
 // Gradients of the above; overwrites grad_q, grad_k, grad_v.
@@ -108,7 +119,9 @@ struct SwigluForwardArgs {
   int64_t rows = 0, cols = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(gate_up), f(out); }
+  void each_pointer(F f) {
+    f(gate_up), f(out);
+  }
 };
 
 // grad_gate_up may be gate_up.
@@ -117,7 +130,9 @@ struct SwigluBackwardArgs {
   int64_t rows = 0, cols = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(gate_up), f(grad_out), f(grad_gate_up); }
+  void each_pointer(F f) {
+    f(gate_up), f(grad_out), f(grad_gate_up);
+  }
 };
 
 // out[r] = table[ids[r] - vocab_begin], or zeros when the id is not in this shard.
@@ -128,7 +143,9 @@ struct EmbeddingForwardArgs {
   int64_t vocab_begin = 0, vocab_count = 0;  // the shard holds ids [begin, begin + count)
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(ids), f(table), f(out); }
+  void each_pointer(F f) {
+    f(ids), f(table), f(out);
+  }
 };
 
 // grad_table (f32) += grad_out, row by row in token order.
@@ -138,7 +155,9 @@ struct EmbeddingBackwardArgs {
   int64_t vocab_begin = 0, vocab_count = 0;
   DType dtype = DType::kF32;  // of grad_out
   template <typename F>
-  void each_pointer(F f) { f(ids), f(grad_out), f(grad_table); }
+  void each_pointer(F f) {
+    f(ids), f(grad_out), f(grad_table);
+  }
 };
 
 // Cross-entropy over one shard of the vocabulary takes three calls with a reduction over the tp
@@ -150,7 +169,9 @@ struct RowMaxArgs {
   int64_t rows = 0, cols = 0, stride = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(logits), f(max); }
+  void each_pointer(F f) {
+    f(logits), f(max);
+  }
 };
 
 // stats is f32 [2, rows]: row 0 the sum of exp(logit - max), row 1 the logit of the target if this
@@ -162,15 +183,20 @@ struct SumExpArgs {
   int64_t vocab_begin = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(logits), f(max), f(stats), f(targets); }
+  void each_pointer(F f) {
+    f(logits), f(max), f(stats), f(targets);
+  }
 };
 
-// loss (f32, one element) += sum over unmasked rows of log(sum) + max - target_logit, rows in order.
+// loss (f32, one element) += sum over unmasked rows of log(sum) + max - target_logit, rows in
+// order.
 struct CrossEntropyLossArgs {
   DevicePtr max, stats, targets, loss;
   int64_t rows = 0;
   template <typename F>
-  void each_pointer(F f) { f(max), f(stats), f(targets), f(loss); }
+  void each_pointer(F f) {
+    f(max), f(stats), f(targets), f(loss);
+  }
 };
 
 // In place: logits := (softmax - onehot(target)) * scale; masked rows and padding columns (from
@@ -182,7 +208,9 @@ struct CrossEntropyBackwardArgs {
   float scale = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(logits), f(max), f(stats), f(targets); }
+  void each_pointer(F f) {
+    f(logits), f(max), f(stats), f(targets);
+  }
 };
 
 // y[r, i] = x[r, i] + other[r, i] (all f, contiguous); y may be x or other.
@@ -191,7 +219,9 @@ struct AddArgs {
   int64_t count = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(other), f(y); }
+  void each_pointer(F f) {
+    f(x), f(other), f(y);
+  }
 };
 
 // x[r, i] += bias[i].
@@ -200,7 +230,9 @@ struct AddBiasArgs {
   int64_t rows = 0, cols = 0, stride = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(bias); }
+  void each_pointer(F f) {
+    f(x), f(bias);
+  }
 };
 
 // out[i] (f32) += sum over rows of x[r, i].
@@ -209,7 +241,9 @@ struct ColumnSumArgs {
   int64_t rows = 0, cols = 0, stride = 0;
   DType dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(x), f(out); }
+  void each_pointer(F f) {
+    f(x), f(out);
+  }
 };
 
 // Element by element conversion between float types; not in place.
@@ -218,7 +252,9 @@ struct CastArgs {
   int64_t count = 0;
   DType source_dtype = DType::kF32, destination_dtype = DType::kF32;
   template <typename F>
-  void each_pointer(F f) { f(source), f(destination); }
+  void each_pointer(F f) {
+    f(source), f(destination);
+  }
 };
 
 // x *= factor, f32.
@@ -227,7 +263,9 @@ struct ScaleArgs {
   int64_t count = 0;
   float factor = 1;
   template <typename F>
-  void each_pointer(F f) { f(x); }
+  void each_pointer(F f) {
+    f(x);
+  }
 };
 
 // out (f32, one element) += weight * sum of squares of x (f32); the sum runs in double over blocks
@@ -237,23 +275,27 @@ struct SumSquaresArgs {
   int64_t count = 0;
   float weight = 1;
   template <typename F>
-  void each_pointer(F f) { f(x), f(out); }
+  void each_pointer(F f) {
+    f(x), f(out);
+  }
 };
 
 // One AdamW update in torch's order: p *= 1 - lr * weight_decay; m = b1 m + (1-b1) g;
 // v = b2 v + (1-b2) g^2; p -= lr * (m / c1) / (sqrt(v / c2) + eps), g = grad * grad_scale,
 // c1 = 1 - b1^step, c2 = 1 - b2^step (Loshchilov & Hutter 2019, as torch.optim.AdamW).
 struct AdamwArgs {
-  DevicePtr param;    // f32 master
+  DevicePtr param;                      // f32 master
   DevicePtr grad, exp_avg, exp_avg_sq;  // f32
-  DevicePtr low_precision;  // optional: also store the new value here, rounded
+  DevicePtr low_precision;              // optional: also store the new value here, rounded
   int64_t count = 0;
   float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1;
   int64_t step = 1;
   DType low_precision_dtype = DType::kBF16;
   template <typename F>
-  void each_pointer(F f) { f(param), f(grad), f(exp_avg), f(exp_avg_sq), f(low_precision); }
+  void each_pointer(F f) {
+    f(param), f(grad), f(exp_avg), f(exp_avg_sq), f(low_precision);
+  }
 };
 
 class Kernels {

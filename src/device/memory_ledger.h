@@ -8,13 +8,13 @@
 namespace plait {
 
 enum class MemoryCategory : uint8_t {
-  kWeights,      // compute-precision parameters
+  kWeights,  // compute-precision parameters
   kGradients,
   kOptimizer,    // f32 masters and moments
   kActivations,  // tensors saved by forward for backward
   kKvCache,
-  kComm,         // staging buffers of collectives and p2p
-  kWorkspace,    // everything that lives within one operator or one layer call
+  kComm,       // staging buffers of collectives and p2p
+  kWorkspace,  // everything that lives within one operator or one layer call
 };
 constexpr int kNumMemoryCategories = 7;
 
@@ -31,7 +31,7 @@ class MemoryLedger {
     int64_t total_peak_bytes = 0;  // peak of the sum, not the sum of the peaks
   };
 
-  void add(MemoryCategory category, int64_t bytes);     // bytes < 0 frees
+  void add(MemoryCategory category, int64_t bytes);  // bytes < 0 frees
   Totals totals() const;
   void reset_peaks();
 

@@ -50,15 +50,15 @@ struct ModelConfig {
   int64_t group_size() const { return num_heads / num_kv_heads; }
 };
 
-// Reads DIR/config.json or a file. Errors: kNotFound; kCorruptData (not JSON, a key of the wrong type,
-// a missing key, an impossible size: named with its value); kNotImplemented for an unknown
-// architecture, rope type, activation, sliding-window use or quantisation, named: nothing unknown is
-// ever treated as Llama.
+// Reads DIR/config.json or a file. Errors: kNotFound; kCorruptData (not JSON, a key of the wrong
+// type, a missing key, an impossible size: named with its value); kNotImplemented for an unknown
+// architecture, rope type, activation, sliding-window use or quantisation, named: nothing unknown
+// is ever treated as Llama.
 ModelConfig load_model_config(const std::string& path);
 ModelConfig parse_model_config(const Json& json, const std::string& origin);
 
-// An HF config.json (style of transformers 5, with the old keys beside) that reads back equal and that
-// HF transformers loads. `dtype` is "float32" or "bfloat16".
+// An HF config.json (style of transformers 5, with the old keys beside) that reads back equal and
+// that HF transformers loads. `dtype` is "float32" or "bfloat16".
 Json to_hf_config(const ModelConfig& config, const std::string& dtype);
 
 // Checks that hold for every use (positive sizes, heads % kv_heads == 0, even head_dim, ...).

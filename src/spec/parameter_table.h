@@ -40,8 +40,10 @@ struct ParamSpec {
   int64_t layer = -1;        // of kLayer
   int64_t padded_rows = 0;   // dim 0 after vocabulary padding; shape[0] elsewhere
   bool weight_decay = true;  // two or more dims
+  // Stored directly behind its predecessor in the table: kernels read both as one matrix.
+  bool joins_previous = false;
 
-  int64_t count() const;   // logical elements
+  int64_t count() const;  // logical elements
   int64_t cols() const { return shape.size() > 1 ? shape[1] : 1; }
 };
 
@@ -58,8 +60,8 @@ std::vector<ParamSpec> make_parameter_table(const ModelConfig& config, const Tab
 // Sum over the table, without padding.
 int64_t count_parameters(const std::vector<ParamSpec>& table);
 
-// The rectangle of a parameter that one tp rank stores: rows [row_begin, row_begin + rows) and columns
-// likewise, in padded coordinates; row-major.
+// The rectangle of a parameter that one tp rank stores: rows [row_begin, row_begin + rows) and
+// columns likewise, in padded coordinates; row-major.
 struct Shard {
   int64_t row_begin = 0, rows = 0;
   int64_t col_begin = 0, cols = 0;
@@ -69,11 +71,12 @@ Shard tp_shard(const ParamSpec& spec, int tp, int tp_rank);
 
 // One parameter in a rank's flat storage.
 struct LocalParam {
-  int spec_index = 0;      // into the table
+  int spec_index = 0;  // into the table
   Shard shard;
-  int64_t offset = 0;      // elements from the start of the flat buffer
-  bool tied_copy = false;  // the last stage's copy of a tied embedding: not counted in norms, not saved
-  int chunk = 0;           // virtual stage on this pipeline stage
+  int64_t offset = 0;  // elements from the start of the flat buffer
+  bool tied_copy =
+      false;      // the last stage's copy of a tied embedding: not counted in norms, not saved
+  int chunk = 0;  // virtual stage on this pipeline stage
 };
 
 // A contiguous range of the flat buffer that is reduced as one message. Its length is a multiple of
@@ -81,12 +84,12 @@ struct LocalParam {
 struct Bucket {
   int64_t begin = 0, end = 0;
   int chunk = 0;
-  // Backward completes units in falling order: head = num_layers, layer l = l, everything else = -1.
-  // The bucket is complete after this unit.
+  // Backward completes units in falling order: head = num_layers, layer l = l, everything else =
+  // -1. The bucket is complete after this unit.
   int64_t ready_after = 0;
-  // The forward units that read the bucket begin with this one (-1: the embedding or any norm).
-  bool tied = false;  // holds the tied embedding on a pipeline with several stages: reduced over the
-                      // embedding group first
+  // Holds the tied embedding of a pipeline with several stages: reduced over the embedding group
+  // (first and last stage) before the dp group.
+  bool tied = false;
 };
 
 // A contiguous range of replicated parameters whose gradients are summed over the tp group first.
@@ -101,9 +104,9 @@ struct PartialRange {
 // adjacent.
 struct FlatLayout {
   std::vector<LocalParam> params;
-  std::vector<Bucket> buckets;             // ascending
+  std::vector<Bucket> buckets;  // ascending
   std::vector<PartialRange> partial_ranges;
-  int64_t count = 0;                       // elements, padding included
+  int64_t count = 0;  // elements, padding included
 
   // Elements of this dp rank's ZeRO-1 shard.
   int64_t shard_count(int dp) const { return count / dp; }

@@ -11,7 +11,7 @@
 namespace plait {
 
 enum class ActionKind : uint8_t {
-  kRecvForward,   // activations from the previous virtual stage
+  kRecvForward,  // activations from the previous virtual stage
   kForward,
   kSendForward,   // activations to the next virtual stage; does not wait
   kRecvBackward,  // gradients from the next virtual stage
@@ -24,8 +24,8 @@ const char* action_name(ActionKind kind);
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
-  int chunk = 0;        // on this stage; virtual stage = chunk * pp + stage
-  int microbatch = 0;   // 0 for kReduce
+  int chunk = 0;       // on this stage; virtual stage = chunk * pp + stage
+  int microbatch = 0;  // 0 for kReduce
   bool operator==(const Action&) const = default;
 };
 

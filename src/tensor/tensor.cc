@@ -31,7 +31,9 @@ int64_t Tensor::dim(int index) const {
   return shape_[static_cast<size_t>(index < 0 ? index + rank : index)];
 }
 
-int64_t Tensor::count() const { return product(shape_); }
+int64_t Tensor::count() const {
+  return product(shape_);
+}
 
 Tensor Tensor::view(int64_t offset, std::vector<int64_t> shape) const {
   CHECK_GE(offset, 0);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "device/device.h"
 #include "base/dtype.h"
+#include "device/device.h"
 
 namespace plait {
 
@@ -25,8 +25,8 @@ class Tensor {
   DevicePtr ptr() const { return ptr_; }
   DType dtype() const { return dtype_; }
   const std::vector<int64_t>& shape() const { return shape_; }
-  int64_t dim(int index) const;   // negative counts from the end
-  int64_t count() const;          // elements
+  int64_t dim(int index) const;  // negative counts from the end
+  int64_t count() const;         // elements
   int64_t bytes() const { return count() * dtype_size(dtype_); }
 
   // `count` elements from `offset` (both in elements) as a new shape over the same storage.

@@ -14,10 +14,9 @@ struct DegreePart {
   const char* name;
   int Layout::*field;
 };
-constexpr DegreePart kDegreeParts[] = {{"dp", &Layout::dp},   {"tp", &Layout::tp},
-                                       {"pp", &Layout::pp},   {"vpp", &Layout::vpp},
-                                       {"cp", &Layout::cp},   {"ep", &Layout::ep},
-                                       {"zero", &Layout::zero}};
+constexpr DegreePart kDegreeParts[] = {
+    {"dp", &Layout::dp}, {"tp", &Layout::tp}, {"pp", &Layout::pp},    {"vpp", &Layout::vpp},
+    {"cp", &Layout::cp}, {"ep", &Layout::ep}, {"zero", &Layout::zero}};
 constexpr const char* kAllowedParts =
     "dpN, tpN, ppN, vppN, cpN, epN, zeroN and sp, for example dp2.tp2.pp2.sp.zero1";
 
@@ -167,9 +166,7 @@ Layout parse_layout(const std::string& text, const Layout& base) {
 
 std::string to_string(const Layout& layout) {
   std::string text;
-  const auto append = [&](const std::string& part) {
-    text += text.empty() ? part : "." + part;
-  };
+  const auto append = [&](const std::string& part) { text += text.empty() ? part : "." + part; };
   for (const DegreePart& part : kDegreeParts) {
     if (part.field != &Layout::zero && layout.*part.field > 1) {
       append(fmt::format("{}{}", part.name, layout.*part.field));
@@ -192,9 +189,8 @@ std::vector<LayerRange> split_layers(const Layout& layout, int64_t num_layers) {
   const int64_t stages = layout.num_virtual_stages();
   int64_t begin = 0;
   for (int64_t v = 0; v < stages; ++v) {
-    const int64_t count = layout.stage_layers.empty()
-                              ? num_layers / stages
-                              : layout.stage_layers[static_cast<size_t>(v)];
+    const int64_t count = layout.stage_layers.empty() ? num_layers / stages
+                                                      : layout.stage_layers[static_cast<size_t>(v)];
     ranges.push_back({begin, begin + count});
     begin += count;
   }

@@ -17,8 +17,8 @@ enum class Recompute : uint8_t {
 };
 enum class ScheduleKind : uint8_t { kGpipe, kOneFOneB, kInterleaved };
 
-const char* recompute_name(Recompute recompute);      // "none", "selective", "full"
-const char* schedule_name(ScheduleKind schedule);     // "gpipe", "1f1b", "interleaved"
+const char* recompute_name(Recompute recompute);   // "none", "selective", "full"
+const char* schedule_name(ScheduleKind schedule);  // "gpipe", "1f1b", "interleaved"
 // Errors: kInvalidArgument naming the value and the names that exist.
 Recompute parse_recompute(const std::string& name);
 ScheduleKind parse_schedule(const std::string& name);
@@ -43,9 +43,9 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// Parses "dp2.tp2.pp2.vpp2.sp.zero1" (parts in any order, separated by '.', ',' or 'x'; each at most
-// once; "recompute-full" and "1f1b" style names are flags of their own, not part of the string) on top
-// of `base`. vpp > 1 selects the interleaved schedule unless base names one. Errors:
+// Parses "dp2.tp2.pp2.vpp2.sp.zero1" (parts in any order, separated by '.', ',' or 'x'; each at
+// most once; "recompute-full" and "1f1b" style names are flags of their own, not part of the
+// string) on top of `base`. vpp > 1 selects the interleaved schedule unless base names one. Errors:
 // kInvalidArgument naming the part, what is allowed, and the nearest valid part.
 Layout parse_layout(const std::string& text, const Layout& base = {});
 

@@ -34,6 +34,5 @@ TEST(File, ErrorsNameThePath) {
   EXPECT_THROW(write_file_atomic("/no/such/folder/x", "y"), Error);
 }
 
-
 }  // namespace
 }  // namespace plait

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "base/dtype.h"
+#include "base/thread_pool.h"
 
 namespace plait::cpu {
 
@@ -29,7 +29,8 @@ struct GemmArgs {
 void gemm(const GemmArgs& args, ThreadPool& pool);
 
 // Every implementation this CPU can run, by name ("plain", "avx2", "avx512", "avx512_bf16",
-// "onednn"), for tests and benchmarks. gemm_with returns false if it does not support the arguments.
+// "onednn"), for tests and benchmarks. gemm_with returns false if it does not support the
+// arguments.
 std::vector<std::string> gemm_implementations();
 bool gemm_with(const std::string& name, const GemmArgs& args, ThreadPool& pool);
 
