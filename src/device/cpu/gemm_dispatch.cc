@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "base/cpu_info.h"
 #include "base/error.h"
 #include "device/cpu/gemm_impl.h"
+#include "device/cpu/gemm_packed.h"
 
 namespace plait::cpu {
 namespace {
@@ -11,9 +13,20 @@ struct Implementation {
   bool (*run)(const GemmArgs& args, ThreadPool& pool);
 };
 
+#if defined(__x86_64__)
+bool gemm_avx2(const GemmArgs& args, ThreadPool& pool) {
+  return gemm_packed(packed_kernels_avx2(), args, pool);
+}
+#endif
+
 std::vector<Implementation> make_implementations() {
   std::vector<Implementation> result;
   result.push_back({"plain", gemm_plain});
+#if defined(__x86_64__)
+  if (cpu_info().avx2) {
+    result.push_back({"avx2", gemm_avx2});
+  }
+#endif
   return result;
 }
 
@@ -63,8 +76,8 @@ bool gemm_with(const std::string& name, const GemmArgs& args, ThreadPool& pool) 
   return false;
 }
 
-std::string gemm_choice(const GemmArgs& /*args*/) {
-  return "plain";
+std::string gemm_choice(const GemmArgs& args) {
+  return cpu_info().avx2 && args.k > 0 ? "avx2" : "plain";
 }
 
 }  // namespace plait::cpu

@@ -1,0 +1,212 @@
+#include "device/cpu/gemm.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/cpu_info.h"
+#include "device/cpu/gemm_packed.h"
+
+namespace plait::cpu {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+};
+
+struct Case {
+  Shape shape;
+  bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
+  DType input = DType::kF32, output = DType::kF32;
+  int64_t padding = 0;  // added to each stride
+  std::string describe() const {
+    return std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
+           (transpose_a ? " T" : " N") + (transpose_b ? "T" : "N") +
+           (accumulate ? " accumulate" : "") + (bias ? " bias" : "") + " " + dtype_name(input) +
+           "->" + dtype_name(output) + " padding " + std::to_string(padding);
+  }
+};
+
+float value_of(const std::vector<uint8_t>& bytes, DType dtype, int64_t index) {
+  const uint8_t* p = bytes.data() + index * dtype_size(dtype);
+  if (dtype == DType::kF32) {
+    float x;
+    std::memcpy(&x, p, 4);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, p, 2);
+  return dtype == DType::kBF16 ? to_float(BFloat16{bits}) : to_float(Float16{bits});
+}
+
+void set_value(std::vector<uint8_t>& bytes, DType dtype, int64_t index, float x) {
+  uint8_t* p = bytes.data() + index * dtype_size(dtype);
+  const uint16_t half = dtype == DType::kBF16 ? to_bf16(x).bits : to_f16(x).bits;
+  if (dtype == DType::kF32) {
+    std::memcpy(p, &x, 4);
+  } else {
+    std::memcpy(p, &half, 2);
+  }
+}
+
+// Values in [-1, 1) from a small generator; every element of the storage, padding included.
+std::vector<uint8_t> random_storage(DType dtype, int64_t count, uint32_t seed) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(count * dtype_size(dtype)));
+  uint32_t state = seed * 2654435761U + 1;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 1664525U + 1013904223U;
+    set_value(bytes, dtype, i, static_cast<float>(state >> 8) / static_cast<float>(1 << 23) - 1);
+  }
+  return bytes;
+}
+
+// The operands of a case in memory that ends right behind them, so that ASan sees a stray read.
+struct Problem {
+  GemmArgs args;
+  std::vector<uint8_t> a, b, c, bias;
+  std::vector<float> expected;   // [m, n]
+  std::vector<float> tolerance;  // [m, n]
+};
+
+int64_t storage_size(int64_t rows, int64_t cols, int64_t stride) {
+  return rows == 0 || cols == 0 ? 0 : (rows - 1) * stride + cols;
+}
+
+Problem make_problem(const Case& x) {
+  Problem p;
+  const auto [m, n, k] = x.shape;
+  GemmArgs& g = p.args;
+  g.m = m, g.n = n, g.k = k;
+  g.transpose_a = x.transpose_a, g.transpose_b = x.transpose_b, g.accumulate = x.accumulate;
+  g.input_dtype = x.input, g.output_dtype = x.output;
+  g.a_stride = (x.transpose_a ? m : k) + x.padding;
+  g.b_stride = (x.transpose_b ? k : n) + x.padding;
+  g.c_stride = n + x.padding;
+  p.a = random_storage(x.input,
+                       storage_size(x.transpose_a ? k : m, x.transpose_a ? m : k, g.a_stride), 1);
+  p.b = random_storage(x.input,
+                       storage_size(x.transpose_b ? n : k, x.transpose_b ? k : n, g.b_stride), 2);
+  p.c = random_storage(x.output, storage_size(m, n, g.c_stride), 3);
+  p.bias = random_storage(x.input, n, 4);
+  g.a = p.a.data(), g.b = p.b.data(), g.c = p.c.data();
+  g.bias = x.bias ? p.bias.data() : nullptr;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = x.bias ? value_of(p.bias, x.input, j) : 0;
+      double size = std::abs(sum);
+      for (int64_t d = 0; d < k; ++d) {
+        const double term =
+            static_cast<double>(
+                value_of(p.a, x.input, x.transpose_a ? d * g.a_stride + i : i * g.a_stride + d)) *
+            value_of(p.b, x.input, x.transpose_b ? j * g.b_stride + d : d * g.b_stride + j);
+        sum += term;
+        size += std::abs(term);
+      }
+      if (x.accumulate) {
+        sum += value_of(p.c, x.output, i * g.c_stride + j);
+        size += 1;
+      }
+      // f32 sums: a random walk of roundings, each 2^-24 of a partial sum. Then one rounding of c.
+      const double unit = x.output == DType::kF32 ? 0 : x.output == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+      p.expected.push_back(static_cast<float>(sum));
+      p.tolerance.push_back(static_cast<float>(
+          0x1p-22 * size * std::sqrt(static_cast<double>(k) + 1) / std::sqrt(k / 8.0 + 1) +
+          unit * 1.001 * std::abs(sum) + 1e-7));
+    }
+  }
+  return p;
+}
+
+using RunGemm = std::function<bool(const GemmArgs&, ThreadPool&)>;
+
+// Runs the case and compares c, and that nothing between the rows of c was written.
+void check_case(const Case& x, const RunGemm& run, ThreadPool& pool) {
+  const Problem p = make_problem(x);
+  std::vector<uint8_t> c = p.c;
+  GemmArgs args = p.args;
+  args.c = c.data();
+  if (!run(args, pool)) {
+    return;
+  }
+  const auto [m, n, k] = x.shape;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      const auto index = static_cast<size_t>(i * n + j);
+      const float got = value_of(c, x.output, i * args.c_stride + j);
+      ASSERT_NEAR(got, p.expected[index], p.tolerance[index])
+          << x.describe() << " at " << i << "," << j << " threads " << pool.num_threads();
+    }
+    const int64_t end =
+        std::min(static_cast<int64_t>(c.size()), (i + 1) * args.c_stride * dtype_size(x.output));
+    for (int64_t at = (i * args.c_stride + n) * dtype_size(x.output); at < end; ++at) {
+      ASSERT_EQ(c[static_cast<size_t>(at)], p.c[static_cast<size_t>(at)])
+          << x.describe() << ": byte " << at << " beside row " << i << " was written";
+    }
+  }
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> list = {
+      {1, 1, 1},      {1, 2, 3},    {2, 1, 5},    {3, 5, 7},    {5, 7, 16},    {7, 3, 17},
+      {6, 16, 8},     {16, 17, 63}, {17, 16, 64}, {13, 31, 65}, {63, 65, 17},  {64, 64, 64},
+      {65, 63, 130},  {1, 130, 64}, {130, 1, 65}, {4, 200, 96}, {33, 48, 257}, {130, 65, 300},
+      {48, 100, 520}, {200, 7, 70}, {8, 260, 33}, {12, 32, 1},  {32, 12, 2}};
+  return list;
+}
+
+void check_all(const RunGemm& run, int num_threads) {
+  ThreadPool pool({.num_threads = num_threads, .spin_us = 0});
+  const std::vector<std::pair<DType, DType>> dtypes = {{DType::kF32, DType::kF32},
+                                                       {DType::kBF16, DType::kBF16},
+                                                       {DType::kBF16, DType::kF32},
+                                                       {DType::kF16, DType::kF16},
+                                                       {DType::kF16, DType::kF32}};
+  int count = 0;
+  for (const Shape& shape : shapes()) {
+    for (const auto& [input, output] : dtypes) {
+      for (int flags = 0; flags < 4; ++flags) {
+        // The other options take turns: every pair of them meets on some shape.
+        const int turn = count++;
+        Case x{.shape = shape, .transpose_a = (flags & 1) != 0, .transpose_b = (flags & 2) != 0};
+        x.accumulate = (turn / 4 + turn / 20) % 2 == 1;
+        x.bias = (turn / 3) % 2 == 1;
+        x.input = input, x.output = output;
+        x.padding = turn % 3 == 0 ? 0 : turn % 7 + 1;
+        check_case(x, run, pool);
+        if (::testing::Test::HasFatalFailure()) {
+          return;
+        }
+      }
+    }
+  }
+}
+
+class GemmTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  RunGemm run() const {
+    const std::string name = GetParam();
+    return [name](const GemmArgs& args, ThreadPool& pool) { return gemm_with(name, args, pool); };
+  }
+};
+
+TEST_P(GemmTest, MatchesDoublePrecisionWithOneThread) {
+  check_all(run(), 1);
+}
+TEST_P(GemmTest, MatchesDoublePrecisionWithTwoThreads) {
+  check_all(run(), 2);
+}
+TEST_P(GemmTest, MatchesDoublePrecisionWithThreeThreads) {
+  check_all(run(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Implementations, GemmTest, ::testing::ValuesIn(gemm_implementations()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace plait::cpu
