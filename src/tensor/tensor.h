@@ -23,6 +23,8 @@ class Tensor {
 
   explicit operator bool() const { return storage_ != nullptr; }
   DevicePtr ptr() const { return ptr_; }
+  // Requires: not empty.
+  Device& device() const { return storage_->device(); }
   DType dtype() const { return dtype_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   int64_t dim(int index) const;  // negative counts from the end
