@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/device_ptr.h"
 #include "device/kernels.h"
@@ -113,6 +114,9 @@ struct DeviceOptions {
   int num_threads = 1;
   double spin_us = 50;  // see ThreadPoolOptions
 };
+
+// The names that make_device() knows, in a fixed order.
+std::vector<std::string> device_names();
 
 // Makes a device by name. Errors: kInvalidArgument listing the names that exist.
 std::unique_ptr<Device> make_device(const std::string& name, const DeviceOptions& options);

@@ -288,7 +288,7 @@ struct AdamwArgs {
   DevicePtr grad, exp_avg, exp_avg_sq;  // f32
   DevicePtr low_precision;              // optional: also store the new value here, rounded
   int64_t count = 0;
-  float lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   float grad_scale = 1;
   int64_t step = 1;
   DType low_precision_dtype = DType::kBF16;
