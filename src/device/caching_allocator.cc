@@ -48,11 +48,12 @@ std::byte* CachingAllocator::allocate(int64_t bytes) {
     held_bytes_ += block != nullptr ? rounded : 0;
   }
   if (block == nullptr) {
-    throw_error(ErrorCode::kResourceExhausted,
-                "out of device memory: {} bytes asked for, {} held ({} of them free in other sizes), "
-                "about {} left to take. Use a smaller micro batch, more recomputation, or a layout "
-                "that splits the model over more ranks.",
-                bytes, held_bytes_, cached_bytes_, source_.available_bytes());
+    throw_error(
+        ErrorCode::kResourceExhausted,
+        "out of device memory: {} bytes asked for, {} held ({} of them free in other sizes), "
+        "about {} left to take. Use a smaller micro batch, more recomputation, or a layout "
+        "that splits the model over more ranks.",
+        bytes, held_bytes_, cached_bytes_, source_.available_bytes());
   }
   ++used_blocks_;
   return block;

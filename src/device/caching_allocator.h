@@ -32,8 +32,8 @@ class CachingAllocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
-  // Uninitialised, 64-byte aligned; never null, also for 0 bytes. When the source has no more, cached
-  // blocks are released and it is asked again. Errors: kResourceExhausted.
+  // Uninitialised, 64-byte aligned; never null, also for 0 bytes. When the source has no more,
+  // cached blocks are released and it is asked again. Errors: kResourceExhausted.
   std::byte* allocate(int64_t bytes);
   // `bytes` as given to allocate().
   void deallocate(std::byte* block, int64_t bytes) noexcept;

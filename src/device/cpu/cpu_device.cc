@@ -41,7 +41,9 @@ CpuDevice::CpuDevice(const DeviceOptions& options)
       stream_(pool_),
       kernels_(pool_) {}
 
-DevicePtr CpuDevice::allocate(int64_t bytes) { return DevicePtr(allocator_.allocate(bytes)); }
+DevicePtr CpuDevice::allocate(int64_t bytes) {
+  return DevicePtr(allocator_.allocate(bytes));
+}
 
 void CpuDevice::deallocate(DevicePtr ptr, int64_t bytes) noexcept {
   allocator_.deallocate(ptr.as<std::byte>(), bytes);

@@ -1,8 +1,8 @@
 // Calls a template with the C++ type of a float DType.
 #pragma once
 
+#include "base/dtype.h"
 #include "base/error.h"
-#include "device/dtype.h"
 
 namespace plait::cpu {
 

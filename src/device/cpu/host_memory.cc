@@ -44,8 +44,12 @@ std::byte* HostMemory::acquire(int64_t bytes) {
   return block + lead;
 }
 
-void HostMemory::release(std::byte* block, int64_t bytes) noexcept { unmap(block, bytes); }
+void HostMemory::release(std::byte* block, int64_t bytes) noexcept {
+  unmap(block, bytes);
+}
 
-int64_t HostMemory::available_bytes() const { return available_memory_bytes(); }
+int64_t HostMemory::available_bytes() const {
+  return available_memory_bytes();
+}
 
 }  // namespace plait::cpu

@@ -33,8 +33,7 @@ void sum_exp(const SumExpArgs& args) {
       }
       sums[r] = static_cast<float>(sum);
       const int64_t target = args.targets.as<int32_t>()[r] - args.vocab_begin;
-      const bool here =
-          args.targets.as<int32_t>()[r] >= 0 && target >= 0 && target < args.cols;
+      const bool here = args.targets.as<int32_t>()[r] >= 0 && target >= 0 && target < args.cols;
       target_logits[r] = here ? to_float(row[target]) : 0;
     }
   });

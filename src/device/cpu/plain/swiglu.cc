@@ -6,7 +6,9 @@
 namespace plait::cpu::plain {
 namespace {
 
-float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+float sigmoid(float x) {
+  return 1 / (1 + std::exp(-x));
+}
 
 }  // namespace
 
