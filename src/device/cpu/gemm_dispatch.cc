@@ -27,6 +27,9 @@ std::vector<Implementation> make_implementations() {
     result.push_back({"avx2", gemm_avx2});
   }
 #endif
+#if defined(PLAIT_HAVE_ONEDNN)
+  result.push_back({"onednn", gemm_onednn});
+#endif
   return result;
 }
 
