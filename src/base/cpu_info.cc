@@ -77,6 +77,14 @@ const CpuInfo& cpu_info() {
   return info;
 }
 
+bool cpu_path_enabled(const std::string& name) {
+  static const std::string enabled = [] {
+    const char* value = std::getenv("PLAIT_CPU_ENABLE");
+    return "," + std::string(value == nullptr ? "" : value) + ",";
+  }();
+  return name == "avx2" || enabled.find("," + name + ",") != std::string::npos;
+}
+
 int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);

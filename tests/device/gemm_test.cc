@@ -1,5 +1,6 @@
 #include "device/cpu/gemm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -8,12 +9,19 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/cpu_info.h"
+#include "device/cpu/gemm_impl.h"
 #include "device/cpu/gemm_packed.h"
 
 namespace plait::cpu {
+
+// gemm_emulated_*.cc.
+const PackedKernels& packed_kernels_avx512_emulated();
+const PackedKernels& packed_kernels_avx512_bf16_emulated();
+const PackedKernels& packed_kernels_neon_emulated();
+
 namespace {
 
 struct Shape {
@@ -26,10 +34,10 @@ struct Case {
   DType input = DType::kF32, output = DType::kF32;
   int64_t padding = 0;  // added to each stride
   std::string describe() const {
-    return std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
-           (transpose_a ? " T" : " N") + (transpose_b ? "T" : "N") +
-           (accumulate ? " accumulate" : "") + (bias ? " bias" : "") + " " + dtype_name(input) +
-           "->" + dtype_name(output) + " padding " + std::to_string(padding);
+    return fmt::format("{}x{}x{} {}{}{}{} {}->{} padding {}", shape.m, shape.n, shape.k,
+                       transpose_a ? "T" : "N", transpose_b ? "T" : "N",
+                       accumulate ? " accumulate" : "", bias ? " bias" : "", dtype_name(input),
+                       dtype_name(output), padding);
   }
 };
 
@@ -126,8 +134,7 @@ Problem make_problem(const Case& x) {
 using RunGemm = std::function<bool(const GemmArgs&, ThreadPool&)>;
 
 // Runs the case and compares c, and that nothing between the rows of c was written.
-void check_case(const Case& x, const RunGemm& run, ThreadPool& pool) {
-  const Problem p = make_problem(x);
+void check_problem(const Case& x, const Problem& p, const RunGemm& run, ThreadPool& pool) {
   std::vector<uint8_t> c = p.c;
   GemmArgs args = p.args;
   args.c = c.data();
@@ -160,34 +167,44 @@ const std::vector<Shape>& shapes() {
   return list;
 }
 
-void check_all(const RunGemm& run, int num_threads) {
-  ThreadPool pool({.num_threads = num_threads, .spin_us = 0});
+// Every shape, pair of types and transposes; the other options take turns, so that every pair of
+// them meets on some shape.
+std::vector<std::pair<Case, Problem>> make_problems() {
   const std::vector<std::pair<DType, DType>> dtypes = {{DType::kF32, DType::kF32},
                                                        {DType::kBF16, DType::kBF16},
                                                        {DType::kBF16, DType::kF32},
                                                        {DType::kF16, DType::kF16},
                                                        {DType::kF16, DType::kF32}};
-  int count = 0;
+  std::vector<std::pair<Case, Problem>> result;
+  int turn = 0;
   for (const Shape& shape : shapes()) {
     for (const auto& [input, output] : dtypes) {
-      for (int flags = 0; flags < 4; ++flags) {
-        // The other options take turns: every pair of them meets on some shape.
-        const int turn = count++;
+      for (int flags = 0; flags < 4; ++flags, ++turn) {
         Case x{.shape = shape, .transpose_a = (flags & 1) != 0, .transpose_b = (flags & 2) != 0};
         x.accumulate = (turn / 4 + turn / 20) % 2 == 1;
         x.bias = (turn / 3) % 2 == 1;
-        x.input = input, x.output = output;
+        x.input = input;
+        x.output = output;
         x.padding = turn % 3 == 0 ? 0 : turn % 7 + 1;
-        check_case(x, run, pool);
-        if (::testing::Test::HasFatalFailure()) {
-          return;
-        }
+        result.emplace_back(x, make_problem(x));
       }
+    }
+  }
+  return result;
+}
+
+void check_all(const RunGemm& run, int num_threads) {
+  static const std::vector<std::pair<Case, Problem>> problems = make_problems();
+  ThreadPool pool({.num_threads = num_threads, .spin_us = 0});
+  for (const auto& [x, problem] : problems) {
+    check_problem(x, problem, run, pool);
+    if (::testing::Test::HasFatalFailure()) {
+      return;
     }
   }
 }
 
-class GemmTest : public ::testing::TestWithParam<std::string> {
+class GemmImplementationTest : public ::testing::TestWithParam<std::string> {
  protected:
   RunGemm run() const {
     const std::string name = GetParam();
@@ -195,18 +212,93 @@ class GemmTest : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(GemmTest, MatchesDoublePrecisionWithOneThread) {
+TEST_P(GemmImplementationTest, MatchesDoublePrecisionWithOneThread) {
   check_all(run(), 1);
 }
-TEST_P(GemmTest, MatchesDoublePrecisionWithTwoThreads) {
+TEST_P(GemmImplementationTest, MatchesDoublePrecisionWithTwoThreads) {
   check_all(run(), 2);
 }
-TEST_P(GemmTest, MatchesDoublePrecisionWithThreeThreads) {
+TEST_P(GemmImplementationTest, MatchesDoublePrecisionWithThreeThreads) {
   check_all(run(), 3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Implementations, GemmTest, ::testing::ValuesIn(gemm_implementations()),
+INSTANTIATE_TEST_SUITE_P(Each, GemmImplementationTest, ::testing::ValuesIn(gemm_implementations()),
                          [](const auto& test) { return test.param; });
+
+template <const PackedKernels& (*kKernels)()>
+bool run_packed(const GemmArgs& args, ThreadPool& pool) {
+  return gemm_packed(kKernels(), args, pool);
+}
+
+// The kernels of other instruction sets, compiled for this one.
+TEST(EmulatedGemmTest, Avx512MatchesDoublePrecision) {
+  check_all(run_packed<packed_kernels_avx512_emulated>, 2);
+}
+TEST(EmulatedGemmTest, Avx512Bf16MatchesDoublePrecision) {
+  check_all(run_packed<packed_kernels_avx512_bf16_emulated>, 2);
+}
+TEST(EmulatedGemmTest, NeonMatchesDoublePrecision) {
+  check_all(run_packed<packed_kernels_neon_emulated>, 2);
+}
+
+#if defined(PLAIT_HAVE_ONEDNN)
+// The way bf16 takes through oneDNN where the CPU has AVX512, in f32 everywhere.
+TEST(OneDnnGemmTest, PrimitiveMatchesDoublePrecision) {
+  check_all(
+      [](const GemmArgs& args, ThreadPool& pool) {
+        return args.input_dtype == DType::kF32 && gemm_onednn_matmul(args, pool);
+      },
+      2);
+}
+#endif
+
+// Says which instruction sets this run could not test on their hardware.
+TEST(GemmTest, NamesWhatCouldNotRun) {
+  const std::vector<std::string> present = gemm_implementations();
+  for (const char* name : {"avx2", "avx512", "avx512_bf16", "neon", "onednn"}) {
+    if (std::find(present.begin(), present.end(), name) == present.end()) {
+      std::printf("not run on hardware here: %s\n", name);
+    }
+  }
+  EXPECT_EQ(present.front(), "plain");
+}
+
+TEST(GemmTest, ResultDoesNotDependOnThreadCount) {
+  for (const std::string& name : gemm_implementations()) {
+    if (name == "onednn") {
+      continue;
+    }
+    for (const Shape& shape : {Shape{40, 300, 700}, Shape{300, 40, 700}, Shape{3, 300, 700}}) {
+      const Problem p = make_problem({.shape = shape, .transpose_b = true});
+      std::vector<uint8_t> first;
+      for (const int threads : {1, 2, 3}) {
+        ThreadPool pool({.num_threads = threads, .spin_us = 0});
+        std::vector<uint8_t> c = p.c;
+        GemmArgs args = p.args;
+        args.c = c.data();
+        ASSERT_TRUE(gemm_with(name, args, pool));
+        if (threads == 1) {
+          first = c;
+        }
+        EXPECT_EQ(first, c) << name << " with " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(GemmTest, EmptySizes) {
+  ThreadPool pool({.num_threads = 2, .spin_us = 0});
+  const RunGemm run = [](const GemmArgs& args, ThreadPool& p) {
+    gemm(args, p);
+    return true;
+  };
+  for (const Shape& shape : {Shape{0, 5, 3}, Shape{5, 0, 3}, Shape{5, 3, 0}, Shape{0, 0, 0}}) {
+    for (const bool on : {false, true}) {
+      const Case x{.shape = shape, .accumulate = on, .bias = !on};
+      check_problem(x, make_problem(x), run, pool);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace plait::cpu

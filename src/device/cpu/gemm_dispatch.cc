@@ -11,24 +11,34 @@ namespace {
 struct Implementation {
   const char* name;
   bool (*run)(const GemmArgs& args, ThreadPool& pool);
+  bool (*supports)(
+      const GemmArgs& args);  // null: everything its place in a list of candidates asks
 };
 
-#if defined(__x86_64__)
-bool gemm_avx2(const GemmArgs& args, ThreadPool& pool) {
-  return gemm_packed(packed_kernels_avx2(), args, pool);
+// Runs one of the packed kernels, as an entry of the list below.
+template <const PackedKernels& (*kKernels)()>
+bool run_packed(const GemmArgs& args, ThreadPool& pool) {
+  return gemm_packed(kKernels(), args, pool);
 }
-#endif
 
 std::vector<Implementation> make_implementations() {
   std::vector<Implementation> result;
-  result.push_back({"plain", gemm_plain});
+  result.push_back({"plain", gemm_plain, nullptr});
 #if defined(__x86_64__)
   if (cpu_info().avx2) {
-    result.push_back({"avx2", gemm_avx2});
+    result.push_back({"avx2", run_packed<packed_kernels_avx2>, nullptr});
   }
+  if (cpu_info().avx512) {
+    result.push_back({"avx512", run_packed<packed_kernels_avx512>, nullptr});
+  }
+  if (cpu_info().avx512_bf16) {
+    result.push_back({"avx512_bf16", run_packed<packed_kernels_avx512_bf16>, nullptr});
+  }
+#elif defined(__aarch64__)
+  result.push_back({"neon", run_packed<packed_kernels_neon>, nullptr});
 #endif
 #if defined(PLAIT_HAVE_ONEDNN)
-  result.push_back({"onednn", gemm_onednn});
+  result.push_back({"onednn", gemm_onednn, gemm_onednn_supports});
 #endif
   return result;
 }
@@ -55,10 +65,58 @@ void check_gemm_args(const GemmArgs& args) {
   CHECK_GE(args.c_stride, args.n);
 }
 
+// Those that may be chosen for an element type of a and b, best first; "plain" ends the list.
+std::vector<Implementation> make_candidates(DType dtype) {
+  std::vector<std::string> names;
+  if (cpu_path_enabled("avx512_bf16") && dtype == DType::kBF16) {
+    names.emplace_back("avx512_bf16");
+  }
+  if (cpu_path_enabled("avx512")) {
+    names.emplace_back("avx512");
+  }
+  // On AVX2 our kernels are the faster ones at most shapes, by far at few rows.
+  if (cpu_info().avx512 && dtype != DType::kF16) {
+    names.emplace_back("onednn");
+  }
+  if (cpu_path_enabled("neon")) {
+    names.emplace_back("neon");
+  }
+  names.emplace_back("avx2");
+  names.emplace_back("plain");
+  std::vector<Implementation> result;
+  for (const std::string& name : names) {
+    for (const Implementation& implementation : implementations()) {
+      if (implementation.name == name) {
+        result.push_back(implementation);
+      }
+    }
+  }
+  return result;
+}
+
+const Implementation& choose(const GemmArgs& args) {
+  static const std::vector<Implementation> f32 = make_candidates(DType::kF32);
+  static const std::vector<Implementation> bf16 = make_candidates(DType::kBF16);
+  static const std::vector<Implementation> f16 = make_candidates(DType::kF16);
+  const std::vector<Implementation>& list = args.input_dtype == DType::kF32    ? f32
+                                            : args.input_dtype == DType::kBF16 ? bf16
+                                                                               : f16;
+  if (args.m == 0 || args.n == 0 || args.k == 0) {
+    return list.back();
+  }
+  for (const Implementation& implementation : list) {
+    if (implementation.supports == nullptr || implementation.supports(args)) {
+      return implementation;
+    }
+  }
+  return list.back();
+}
+
 }  // namespace
 
 void gemm(const GemmArgs& args, ThreadPool& pool) {
-  gemm_with(gemm_choice(args), args, pool);
+  check_gemm_args(args);
+  CHECK(choose(args).run(args, pool));
 }
 
 std::vector<std::string> gemm_implementations() {
@@ -80,7 +138,7 @@ bool gemm_with(const std::string& name, const GemmArgs& args, ThreadPool& pool) 
 }
 
 std::string gemm_choice(const GemmArgs& args) {
-  return cpu_info().avx2 && args.k > 0 ? "avx2" : "plain";
+  return choose(args).name;
 }
 
 }  // namespace plait::cpu

@@ -161,12 +161,17 @@ void on_parts(const GemmArgs& g, ThreadPool& pool, F part) {
 
 }  // namespace
 
-bool gemm_onednn_matmul(const GemmArgs& g, ThreadPool& pool) {
-  if (g.input_dtype == DType::kF16 || g.m == 0 || g.n == 0 || g.k == 0) {
+bool gemm_onednn_supports(const GemmArgs& g) {
+  if (g.m == 0 || g.n == 0 || g.k == 0 || g.input_dtype == DType::kF16) {
     return false;
   }
   use_one_thread();
-  // Every part has an implementation if the whole has one: the choice hangs on types and CPU.
+  // Every part has a primitive if the whole has one: it hangs on the types and the CPU.
+  return g.input_dtype == DType::kF32 || (cpu_info().avx512 && cached_matmul(g).primitive);
+}
+
+bool gemm_onednn_matmul(const GemmArgs& g, ThreadPool& pool) {
+  use_one_thread();
   if (!cached_matmul(g).primitive) {
     return false;
   }
@@ -175,11 +180,11 @@ bool gemm_onednn_matmul(const GemmArgs& g, ThreadPool& pool) {
 }
 
 bool gemm_onednn(const GemmArgs& g, ThreadPool& pool) {
-  if (g.input_dtype == DType::kBF16) {
-    return cpu_info().avx512 && gemm_onednn_matmul(g, pool);
-  }
-  if (g.input_dtype != DType::kF32 || g.m == 0 || g.n == 0 || g.k == 0) {
+  if (!gemm_onednn_supports(g)) {
     return false;
+  }
+  if (g.input_dtype == DType::kBF16) {
+    return gemm_onednn_matmul(g, pool);
   }
   on_parts(g, pool, sgemm_part);
   return true;

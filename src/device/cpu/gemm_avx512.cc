@@ -1,0 +1,34 @@
+// Compiled for AVX512 F, BW, DQ, VL.
+#include "device/cpu/gemm_packed.h"
+
+namespace plait::cpu {
+namespace {
+constexpr int kLanes = 16;
+constexpr int kMr = 14;
+constexpr int kNrVecs = 2;
+constexpr bool kPairs = false;
+
+template <typename V>
+inline __attribute__((always_inline)) V multiply_add(float a, V b, V acc) {
+  return acc + a * b;
+}
+}  // namespace
+}  // namespace plait::cpu
+
+#include "device/cpu/gemm_kernel.inc"
+
+namespace plait::cpu {
+
+const PackedKernels& packed_kernels_avx512() {
+  static constexpr PackedKernels kKernels{.mr = kMr,
+                                          .nr = kNr,
+                                          .kc = 256,
+                                          .mc = 14 * kMr,
+                                          .nc = 128,
+                                          .pack_a = pack<kMr>,
+                                          .pack_b = pack<kNr>,
+                                          .block = block};
+  return kKernels;
+}
+
+}  // namespace plait::cpu
