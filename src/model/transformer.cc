@@ -1,7 +1,10 @@
 #include "model/transformer.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "model/rope.h"
+#include "op/elementwise.h"
 #include "op/linear.h"
 #include "op/norm.h"
 
@@ -92,6 +95,9 @@ Tensor Transformer::run_head(int microbatch, const Tensor& hidden_TsD) {
   if (logits_hook_) {
     logits_hook_(microbatch, logits);
   }
+  if (output_hook_) {
+    output_hook_(config_.num_layers, logits);
+  }
   cross_entropy_.run(logits, targets_[static_cast<size_t>(microbatch)], grad_scale_, loss_);
   if (grad_scale_ == 0) {
     return {};
@@ -107,6 +113,25 @@ Tensor Transformer::run_head(int microbatch, const Tensor& hidden_TsD) {
   return grad_hidden;
 }
 
+bool Transformer::is_finite(const Tensor& tensor) {
+  Device& device = tensor.device();
+  Tensor values = tensor;
+  if (tensor.dtype() != DType::kF32) {
+    values = Tensor(device, tensor.shape(), DType::kF32, MemoryCategory::kWorkspace);
+    cast(tensor, values);
+  }
+  Tensor sum(device, {1}, DType::kF32, MemoryCategory::kWorkspace);
+  device.stream().zero(sum.ptr(), sum.bytes());
+  // The weight keeps squares of large finite values from overflowing.
+  device.kernels().sum_squares(
+      device.stream(),
+      {.x = values.ptr(), .out = sum.ptr(), .count = values.count(), .weight = 1e-30F});
+  float value = 0;
+  device.stream().copy_to_host(&value, sum.ptr(), sizeof(value));
+  device.stream().synchronize();
+  return std::isfinite(value);
+}
+
 Tensor Transformer::forward(int chunk_index, int microbatch, const Tensor& input) {
   Chunk& chunk = chunks_[static_cast<size_t>(chunk_index)];
   InFlight& in_flight = chunk.in_flight[static_cast<size_t>(microbatch)];
@@ -119,6 +144,14 @@ Tensor Transformer::forward(int chunk_index, int microbatch, const Tensor& input
   Tensor hidden = chunk.first ? embedding_.forward(tokens_[static_cast<size_t>(microbatch)],
                                                    embedding_param_.weight)
                               : input;
+  const auto show_output = [&](int64_t unit) {
+    if (output_hook_) {
+      output_hook_(unit, hidden);
+    }
+  };
+  if (chunk.first) {
+    show_output(-1);
+  }
   const bool training = grad_scale_ != 0;
   if (training) {
     in_flight.layers.resize(chunk.layers.size());
@@ -126,6 +159,7 @@ Tensor Transformer::forward(int chunk_index, int microbatch, const Tensor& input
   for (size_t i = 0; i < chunk.layers.size(); ++i) {
     before_unit(chunk.range.begin + static_cast<int64_t>(i));
     hidden = chunk.layers[i].forward(hidden, training ? &in_flight.layers[i] : nullptr);
+    show_output(chunk.range.begin + static_cast<int64_t>(i));
   }
   if (!chunk.last) {
     return hidden;

@@ -61,6 +61,15 @@ class Transformer final : public PipelineChunks {
     logits_hook_ = std::move(hook);
   }
 
+  // Receives the output of every unit of the next runs: -1 the embedding, layer l, num_layers the
+  // logits. For diagnosis: it costs a synchronisation where it looks.
+  void set_output_hook(std::function<void(int64_t unit, const Tensor& output)> hook) {
+    output_hook_ = std::move(hook);
+  }
+
+  // Whether all elements are finite. Waits for the device.
+  static bool is_finite(const Tensor& tensor);
+
   Tensor forward(int chunk, int microbatch, const Tensor& input) override;
   Tensor backward(int chunk, int microbatch, const Tensor& grad_output, bool last) override;
   void reduce(int chunk) override;
@@ -92,6 +101,7 @@ class Transformer final : public PipelineChunks {
   Parameter embedding_param_, final_norm_, head_;
   Hooks hooks_;
   std::function<void(int, const Tensor&)> logits_hook_;
+  std::function<void(int64_t, const Tensor&)> output_hook_;
   std::vector<Tensor> tokens_;   // i32 [T] by micro-batch, on the first stage
   std::vector<Tensor> targets_;  // on the last
   float grad_scale_ = 0;
