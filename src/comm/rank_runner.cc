@@ -1,0 +1,54 @@
+#include "comm/rank_runner.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "comm/local/local_world.h"
+#ifdef PLAIT_HAVE_MPI
+#include "comm/mpi/mpi_world.h"
+#endif
+
+namespace plait {
+namespace {
+
+// Open MPI's mpirun; PMI launchers (MPICH's mpiexec); srun with a PMI plugin.
+constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                          "SLURM_STEP_NUM_TASKS"};
+
+}  // namespace
+
+bool under_mpi_launcher() {
+  for (const char* name : kSizeVariables) {
+    if (std::getenv(name) != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
+int launcher_world_size() {
+  for (const char* name : kSizeVariables) {
+    if (const char* value = std::getenv(name)) {
+      const int size = std::atoi(value);
+      return size > 0 ? size : 1;
+    }
+  }
+  return 1;
+}
+
+void run_ranks(const RankRunnerOptions& options, const std::function<void(World&)>& body) {
+  if (!under_mpi_launcher()) {
+    run_local_ranks(options, body);
+    return;
+  }
+#ifdef PLAIT_HAVE_MPI
+  run_mpi_rank(options, body);
+#else
+  throw_error(
+      ErrorCode::kUnavailable,
+      "this process was started by an MPI launcher, but plait was built without MPI; install "
+      "libopenmpi-dev and rebuild, or start it without the launcher and use --ranks");
+#endif
+}
+
+}  // namespace plait
