@@ -57,6 +57,7 @@ class ShardedAdamw {
   // Ranges of this rank in shard order; masters, moments are [shard_count] f32. In f32 training
   // without an own master the weights themselves are the master.
   const std::vector<OwnedRange>& owned() const { return owned_; }
+  bool sharded() const { return sharded_; }
   Tensor& exp_avg() { return exp_avg_; }
   Tensor& exp_avg_sq() { return exp_avg_sq_; }
   // Master values of one owned range, f32.
