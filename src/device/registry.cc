@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
 #include "device/device.h"
+#include "device/guard/guard_device.h"
 
 namespace plait {
 namespace {
@@ -22,6 +23,7 @@ std::unique_ptr<Device> make(const DeviceOptions& options) {
 
 constexpr std::array kBackends = {
     Backend{"cpu", make<cpu::CpuDevice>},
+    Backend{"guard", make<guard::GuardDevice>},
 };
 
 }  // namespace
