@@ -44,7 +44,7 @@ void AtomicFile::write(std::span<const std::byte> data) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::prepare() {
   CHECK_GE(fd_, 0);
   flush();
   if (fsync(fd_) != 0) {
@@ -53,6 +53,10 @@ void AtomicFile::commit() {
     errno = error;
     throw_errno("sync", temporary_);
   }
+}
+
+void AtomicFile::commit() {
+  prepare();
   close(std::exchange(fd_, -1));
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int error = errno;

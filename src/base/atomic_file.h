@@ -21,6 +21,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> data);
+  // Flushes and fsyncs: after it, commit() needs no more space. For files that belong together.
+  void prepare();
   void commit();
 
   // Of what was written so far.
