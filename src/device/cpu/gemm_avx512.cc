@@ -17,17 +17,21 @@ inline __attribute__((always_inline)) V multiply_add(float a, V b, V acc) {
 
 #include "device/cpu/gemm_kernel.inc"
 
+#include "device/cpu/gemm_few_rows.inc"
+
 namespace plait::cpu {
 
 const PackedKernels& packed_kernels_avx512() {
   static constexpr PackedKernels kKernels{.mr = kMr,
                                           .nr = kNr,
                                           .kc = 256,
-                                          .mc = 14 * kMr,
+                                          .mc = 18 * kMr,
                                           .nc = 128,
                                           .pack_a = pack<kMr>,
                                           .pack_b = pack<kNr>,
-                                          .block = block};
+                                          .block = block,
+                                          .stored_block = stored_block,
+                                          .dot = dot};
   return kKernels;
 }
 

@@ -39,7 +39,7 @@ const PackedKernels& packed_kernels_avx512_bf16() {
                                           .nr = kNr,
                                           .depth_per_entry = 2,
                                           .kc = 512,
-                                          .mc = 14 * kMr,
+                                          .mc = 18 * kMr,
                                           .nc = 128,
                                           .bf16_only = true,
                                           .pack_a = pack<kMr>,

@@ -94,12 +94,36 @@ class PackedGemm {
                     args.input_dtype,
                     kernels.nr,
                     kernels.pack_b};
+    a_ = a;
+    b_ = b;
     shared_ = share_a_ ? a : b;
     private_ = share_a_ ? b : a;
   }
 
   void run() {
     convert_bias();
+    if (prefers_dot()) {
+      run_dot();
+    } else if (prefers_stored()) {
+      run_stored();
+    } else {
+      run_packed();
+    }
+  }
+
+ private:
+  // The limits are measured (gemm_bench --filter few, --filter tiny).
+  bool prefers_dot() const {
+    return kernels_.dot != nullptr && !g_.transpose_a && g_.transpose_b &&
+           g_.m <= (g_.k >= 256 ? 8 : 3);
+  }
+
+  bool prefers_stored() const {
+    const bool b_in_l2 = g_.n * g_.k * 4 <= int64_t{256} << 10;
+    return kernels_.stored_block != nullptr && !g_.transpose_b && g_.m <= (b_in_l2 ? 48 : 2);
+  }
+
+  void run_packed() {
     const int64_t chunk = std::min(shared_.width, round_up(kSharedWidth, shared_.panel));
     const int64_t padded = round_up(chunk, shared_.panel);
     super_depth_ =
@@ -121,7 +145,6 @@ class PackedGemm {
     }
   }
 
- private:
   // Columns (or rows) [first, first + width) of the shared operand, depths [k, k + depth).
   struct Step {
     int64_t first, width;
@@ -186,7 +209,9 @@ class PackedGemm {
   }
 
   void compute(const Step& step) {
-    const int64_t most = share_a_ ? kernels_.nc : kernels_.mc;
+    const int64_t most = !share_a_                    ? kernels_.mc
+                         : private_.depth_stride == 1 ? kernels_.nc
+                                                      : kernels_.wide_nc;
     const int64_t blocks = round_up(divide_up(private_.width, most), threads_);
     const int64_t unit = round_up(divide_up(private_.width, blocks), private_.panel);
     std::atomic<int64_t> next{0};
@@ -209,6 +234,7 @@ class PackedGemm {
     block.c_dtype = g_.output_dtype;
     block.c_stride = g_.c_stride;
     char* c = static_cast<char*>(g_.c) + (row * g_.c_stride + col) * dtype_size(g_.output_dtype);
+    const int64_t mc = round_up(divide_up(rows, divide_up(rows, kernels_.mc)), kernels_.mr);
     float* partial = nullptr;
     if (g_.output_dtype == DType::kF32) {
       partial = reinterpret_cast<float*>(c);
@@ -230,13 +256,109 @@ class PackedGemm {
       block.add_c = block.last && g_.accumulate && g_.output_dtype != DType::kF32;
       block.bias = block.last && bias_ != nullptr ? bias_ + col : nullptr;
       block.b_panels = share_a_ ? panels : shared;
-      for (int64_t i = 0; i < rows; i += kernels_.mc) {
-        block.m = std::min(kernels_.mc, rows - i);
+      for (int64_t i = 0; i < rows; i += mc) {
+        block.m = std::min(mc, rows - i);
         block.a_panels = (share_a_ ? shared : panels) + i * block.depth;
         block.partial = partial + i * block.partial_stride;
         block.c = c + i * g_.c_stride * dtype_size(g_.output_dtype);
         kernels_.block(block);
       }
+    }
+  }
+
+  // Columns [first, first + width) of c, all rows; what does not change from block to block.
+  BlockArgs columns_of_c(int64_t first, int64_t width) const {
+    BlockArgs block;
+    block.m = g_.m;
+    block.n = width;
+    block.c = static_cast<char*>(g_.c) + first * dtype_size(g_.output_dtype);
+    block.c_stride = g_.c_stride;
+    block.c_dtype = g_.output_dtype;
+    block.b_stride = g_.b_stride;
+    block.b_dtype = g_.input_dtype;
+    const bool f32 = g_.output_dtype == DType::kF32;
+    block.partial = f32 ? static_cast<float*>(block.c) : partial_scratch.floats(g_.m * width);
+    block.partial_stride = f32 ? g_.c_stride : width;
+    return block;
+  }
+
+  // What block `k` of depth `depth` adds to c.
+  void set_sums(int64_t k, int64_t depth, int64_t first, BlockArgs* block) const {
+    const bool f32 = g_.output_dtype == DType::kF32;
+    block->last = k + depth == g_.k;
+    block->add_partial = k > 0 || (f32 && g_.accumulate);
+    block->add_c = block->last && g_.accumulate && !f32;
+    block->bias = block->last && bias_ != nullptr ? bias_ + first : nullptr;
+  }
+
+  // Few rows, b [k, n]: the micro-kernel reads b where it is.
+  void run_stored() {
+    const int64_t unit = round_up(64, kernels_.nr);
+    pool_for(divide_up(g_.n, unit), [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * unit;
+      const int64_t width = std::min(g_.n, end * unit) - first;
+      const int64_t edge = width % kernels_.nr;
+      const int64_t a_floats = round_up(g_.m, kernels_.mr) * kernels_.kc;
+      float* panels = private_scratch.floats(a_floats + kernels_.nr * kernels_.kc);
+      BlockArgs block = columns_of_c(first, width);
+      block.a_panels = panels;
+      block.b_panels = panels + a_floats;
+      for (int64_t k = 0; k < g_.k; k += kernels_.kc) {
+        block.depth = std::min(kernels_.kc, g_.k - k);
+        pack(a_, 0, g_.m, k, block.depth, panels);
+        if (edge > 0) {
+          pack(b_, first + width - edge, edge, k, block.depth, panels + a_floats);
+        }
+        block.b_stored = b_.data + (k * g_.b_stride + first) * dtype_size(g_.input_dtype);
+        set_sums(k, block.depth, first, &block);
+        kernels_.stored_block(block);
+      }
+    });
+  }
+
+  // Few rows, b [n, k]: dot products.
+  void run_dot() {
+    const float* a = static_cast<const float*>(g_.a);
+    int64_t a_stride = g_.a_stride;
+    if (g_.input_dtype != DType::kF32) {
+      a = convert_a();
+      a_stride = g_.k;
+    }
+    pool_for(divide_up(g_.n, 16), [&](int64_t begin, int64_t end) {
+      const int64_t first = begin * 16;
+      BlockArgs block = columns_of_c(first, std::min(g_.n, end * 16) - first);
+      block.depth = g_.k;
+      block.a_panels = a;
+      block.a_stride = a_stride;
+      block.b_stored = b_.data + first * g_.b_stride * dtype_size(g_.input_dtype);
+      set_sums(0, g_.k, first, &block);
+      kernels_.dot(block);
+    });
+  }
+
+  const float* convert_a() {
+    float* a = shared_scratch.floats(g_.m * g_.k);
+    for (int64_t i = 0; i < g_.m; ++i) {
+      for (int64_t k = 0; k < g_.k; ++k) {
+        const int64_t at = i * g_.a_stride + k;
+        a[i * g_.k + k] = g_.input_dtype == DType::kBF16
+                              ? to_float(static_cast<const BFloat16*>(g_.a)[at])
+                              : to_float(static_cast<const Float16*>(g_.a)[at]);
+      }
+    }
+    return a;
+  }
+
+  // Splits [0, count) over the threads.
+  template <typename F>
+  void pool_for(int64_t count, F body) {
+    if (threads_ == 1) {
+      body(0, count);
+    } else {
+      const std::function<void(int64_t, int64_t)> task = [&body](int64_t begin, int64_t end) {
+        body(begin, end);
+      };
+      pool_.parallel_for(count, 1, task);
     }
   }
 
@@ -246,6 +368,7 @@ class PackedGemm {
   int threads_;
   bool share_a_;
   int64_t super_depth_ = 0;
+  Operand a_{}, b_{};
   Operand shared_{}, private_{};
   const float* bias_ = nullptr;
 };

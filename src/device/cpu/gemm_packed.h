@@ -44,18 +44,31 @@ struct BlockArgs {
   DType c_dtype = DType::kF32;
   bool add_c = false;           // only with `last`
   const float* bias = nullptr;  // n values, only with `last`; or null
+  // For the kernels that read b where it is stored.
+  const void* b_stored = nullptr;
+  int64_t b_stride = 0;  // in elements
+  DType b_dtype = DType::kF32;
+  int64_t a_stride = 0;  // only dot: of the rows at a_panels
 };
 
 struct PackedKernels {
   int64_t mr = 0, nr = 0;       // widths of the panels of a and b
   int64_t depth_per_entry = 1;  // 2 for bf16 pairs
   int64_t kc = 256;             // depth of a block
-  int64_t mc = 192;             // rows of a that stay in L2 beside a panel of b
-  int64_t nc = 128;             // columns of b in a block of its own
+  int64_t mc = 264;             // most rows of a in L2 beside a panel of b; a multiple of mr
+  int64_t nc = 128;             // most columns of b that are packed at a time, if that transposes
+  int64_t wide_nc = 384;        // if it does not: longer reads of the rows of b
   bool bf16_only = false;
   void (*pack_a)(const PackArgs&) = nullptr;
   void (*pack_b)(const PackArgs&) = nullptr;
   void (*block)(const BlockArgs&) = nullptr;
+  // Few rows of a do not pay for packing b. Null where the set has none.
+  static constexpr int64_t kMostDotRows = 32;
+  // As block, but b is [depth, n] at b_stored; b_panels holds the panel of the last n % nr columns.
+  void (*stored_block)(const BlockArgs&) = nullptr;
+  // As block over the whole of k, but b is [n, depth] at b_stored, and a_panels are f32 rows, at
+  // most kMostDotRows.
+  void (*dot)(const BlockArgs&) = nullptr;
 };
 
 const PackedKernels& packed_kernels_avx2();
