@@ -2,10 +2,11 @@
 
 add_library(plait_options INTERFACE)
 target_include_directories(plait_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(plait_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror=return-type)
+include(${CMAKE_CURRENT_LIST_DIR}/warnings.cmake)
 if(PLAIT_SANITIZE)
-  target_compile_options(plait_options INTERFACE -fsanitize=${PLAIT_SANITIZE})
+  # A finding ends the process: a test that prints one and passes proves nothing.
+  target_compile_options(plait_options INTERFACE
+    -fsanitize=${PLAIT_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(plait_options INTERFACE -fsanitize=${PLAIT_SANITIZE})
 endif()
 find_package(Threads REQUIRED)
@@ -18,8 +19,18 @@ function(plait_library name)
   target_link_libraries(${name} PUBLIC plait_options ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
 endfunction()
 
+# What every test runs with. The suppressions name third-party libraries only.
+set(support ${PROJECT_SOURCE_DIR}/tests/support)
+set(PLAIT_TEST_ENVIRONMENT
+  "PLAIT_TEST_DATA=${PROJECT_SOURCE_DIR}/tests/data"
+  "ASAN_OPTIONS=detect_stack_use_after_return=1"
+  "LSAN_OPTIONS=suppressions=${support}/lsan.supp:print_suppressions=0"
+  "TSAN_OPTIONS=suppressions=${support}/tsan.supp:second_deadlock_stack=1"
+  "UBSAN_OPTIONS=print_stacktrace=1")
+
 # plait_test(NAME SOURCES x_test.cc LINK plait_base [LABELS slow] [TIMEOUT 120]): one ctest entry
-# per test binary; the binary takes all GoogleTest flags.
+# per test binary; the binary takes all GoogleTest flags. Label slow: left out of the sanitised
+# runs; label mpi: runs alone, since it starts processes of its own.
 function(plait_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -30,5 +41,30 @@ function(plait_test name)
     set(ARG_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "PLAIT_TEST_DATA=${PROJECT_SOURCE_DIR}/tests/data")
+    ENVIRONMENT "${PLAIT_TEST_ENVIRONMENT}")
+  if("mpi" IN_LIST ARG_LABELS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# plait_mpi_test(NAME SOURCES x_test.cc LINK plait_comm_mpi RANKS 2 4 [LABELS slow] [TIMEOUT 120]):
+# the binary runs under mpirun, once for each number of ranks: ctest entries NAME_2, NAME_4. It
+# needs a main of its own (MPI_Init before the tests), so GoogleTest's is not linked.
+function(plait_mpi_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+  find_program(MPIRUN mpirun REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  foreach(ranks IN LISTS ARG_RANKS)
+    add_test(NAME ${name}_${ranks}
+      COMMAND ${MPIRUN} -n ${ranks} --oversubscribe $<TARGET_FILE:${name}>
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ON
+      LABELS "mpi;${ARG_LABELS}"
+      ENVIRONMENT "${PLAIT_TEST_ENVIRONMENT};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  endforeach()
 endfunction()
