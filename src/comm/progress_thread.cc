@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace plait {
@@ -16,6 +17,7 @@ struct Task {
   std::function<void()> body;
   bool done = false;
   std::exception_ptr error;
+  Work::Interval interval;
 };
 
 }  // namespace
@@ -72,11 +74,13 @@ struct ProgressThread::Shared {
       std::exception_ptr error = first_error;
       if (error == nullptr) {
         lock.unlock();
+        task->interval.begin_s = now_s();
         try {
           task->body();
         } catch (...) {
           error = std::current_exception();
         }
+        task->interval.end_s = now_s();
         lock.lock();
       }
       queue.pop_front();
@@ -114,6 +118,11 @@ class ProgressThread::TaskWork final : public Work::State {
   bool done() override {
     const std::scoped_lock lock(shared_->mutex);
     return task_->done;
+  }
+
+  Work::Interval interval() override {
+    const std::scoped_lock lock(shared_->mutex);
+    return task_->interval;
   }
 
   void wait() override {

@@ -7,12 +7,19 @@ namespace plait {
 
 class Work {
  public:
+  // Seconds of base/clock.h.
+  struct Interval {
+    double begin_s = 0;
+    double end_s = 0;
+  };
   class State {
    public:
     virtual ~State() = default;
     virtual bool done() = 0;
     // Blocks until done, at most until the group's deadline. Throws the operation's Error.
     virtual void wait() = 0;
+    // When the transfer ran; zeros where nobody knows. Requires: done.
+    virtual Interval interval() { return {}; }
   };
 
   // A default-constructed Work is done.
@@ -27,6 +34,8 @@ class Work {
       state_->wait();
     }
   }
+  // Of the transfer itself, not of the wait; zeros for blocking operations.
+  Interval interval() { return state_ == nullptr ? Interval{} : state_->interval(); }
   bool done() { return state_ == nullptr || state_->done(); }
 
  private:

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "comm/process_group.h"
+#include "parallel/step_recorder.h"
 #include "topology/layout.h"
 #include "topology/mesh.h"
 
@@ -32,11 +33,14 @@ class ParallelContext {
   ProcessGroup& embedding() const { return *embedding_; }
   // Every rank.
   ProcessGroup& all() const { return *all_; }
+  // Where this rank's time goes; fed by all groups above.
+  StepRecorder& recorder() const { return *recorder_; }
 
  private:
   Layout layout_;
   Mesh mesh_;
   World& world_;
+  std::unique_ptr<StepRecorder> recorder_;
   std::unique_ptr<ProcessGroup> tp_, dp_, pp_forward_, pp_backward_, embedding_, all_;
 };
 

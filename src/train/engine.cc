@@ -110,6 +110,7 @@ double Engine::world_loss(double local_sum) {
 
 StepResult Engine::forward_backward(const RowReader& read) {
   const double start = now_s();
+  context_.recorder().begin_step();
   const Loaded loaded = load(read);
   StepResult result;
   result.target_tokens = loaded.target_tokens;
@@ -121,16 +122,13 @@ StepResult Engine::forward_backward(const RowReader& read) {
   reducer_.begin_step();
   model_.set_batch(loaded.microbatches, 1.0F / static_cast<float>(loaded.target_tokens));
   runner_.run(model_);
-  const double reduce_start = now_s();
   reducer_.finish();
-  times_.reduce_wait_s = now_s() - reduce_start;
-  times_.pipeline_wait_s = runner_.wait_s();
   result.loss = world_loss(model_.loss_sum()) / static_cast<double>(loaded.target_tokens);
   result.grad_norm = optimizer_.global_grad_norm();
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     report_non_finite(read, result);
   }
-  times_.total_s = now_s() - start;
+  times_ = {.total_s = now_s() - start, .waits = context_.recorder().waits(), .optimizer_s = 0};
   return result;
 }
 
@@ -146,12 +144,14 @@ void Engine::update(double lr, int64_t step, double grad_norm) {
   times_.total_s += times_.optimizer_s;
 }
 
-double Engine::evaluate(const RowReader& read) {
+StepResult Engine::evaluate(const RowReader& read) {
   const Loaded loaded = load(read);
   model_.set_batch(loaded.microbatches, 0);
   runner_.run_forward(model_);
-  return world_loss(model_.loss_sum()) /
-         static_cast<double>(std::max<int64_t>(loaded.target_tokens, 1));
+  const double sum = world_loss(model_.loss_sum());
+  return {.loss = sum / static_cast<double>(std::max<int64_t>(loaded.target_tokens, 1)),
+          .grad_norm = 0,
+          .target_tokens = loaded.target_tokens};
 }
 
 void Engine::report_non_finite(const RowReader& read, const StepResult& result) {

@@ -40,8 +40,7 @@ struct StepResult {
 // Wall seconds of one step on this rank.
 struct StepTimes {
   double total_s = 0;
-  double pipeline_wait_s = 0;   // receives and final sends: the bubble, as this rank saw it
-  double reduce_wait_s = 0;     // gradient reductions that were not hidden
+  StepRecorder::Waits waits{};  // of forward_backward, by Wait
   double optimizer_s = 0;
 };
 
@@ -62,8 +61,8 @@ class Engine {
   // Clips and applies the gradients. `step` counts from 1. Collective.
   void update(double lr, int64_t step, double grad_norm);
 
-  // Mean loss of a batch without gradients. Collective.
-  double evaluate(const RowReader& read);
+  // Loss of a batch without gradients (grad_norm 0; loss 0 without target tokens). Collective.
+  StepResult evaluate(const RowReader& read);
 
   const EngineConfig& config() const { return config_; }
   const ParallelContext& context() const { return context_; }

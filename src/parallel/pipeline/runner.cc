@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -23,9 +25,7 @@ PipelineRunner::Slot& PipelineRunner::slot(const Action& action) {
 Tensor PipelineRunner::receive(ProcessGroup& group, int peer) {
   Tensor tensor(context_.device(), {shape_.tokens, shape_.hidden}, shape_.dtype,
                 MemoryCategory::kActivations);
-  const double start = now_s();
   group.recv({.buffer = tensor.ptr(), .bytes = tensor.bytes(), .peer = peer});
-  wait_s_ += now_s() - start;
   return tensor;
 }
 
@@ -35,8 +35,26 @@ void PipelineRunner::send(ProcessGroup& group, int peer, Tensor tensor) {
   sent_.push_back({std::move(tensor), std::move(work)});
 }
 
+void PipelineRunner::record(const Action& action, double begin_s) {
+  StepRecorder& recorder = context_.recorder();
+  if (recorder.tracing()) {
+    recorder.add_span({.name = fmt::format("{} {}.{}", action_name(action.kind), action.chunk,
+                                           action.microbatch),
+                       .lane = TraceLane::kCompute,
+                       .begin_s = begin_s,
+                       .end_s = now_s()});
+  }
+}
+
 void PipelineRunner::drop_finished_sends() {
   std::erase_if(sent_, [](Sent& sent) { return sent.work.done(); });
+}
+
+void PipelineRunner::finish_sends() {
+  for (Sent& sent : sent_) {
+    sent.work.wait();
+  }
+  sent_.clear();
 }
 
 void PipelineRunner::execute(const Action& action, PipelineChunks& chunks, bool forward_only) {
@@ -52,7 +70,9 @@ void PipelineRunner::execute(const Action& action, PipelineChunks& chunks, bool 
     case ActionKind::kForward: {
       const Tensor input = std::move(slot(action).input);
       slot(action).input = Tensor();
+      const double start = now_s();
       slot(action).output = chunks.forward(action.chunk, action.microbatch, input);
+      record(action, start);
       break;
     }
     case ActionKind::kSendForward:
@@ -73,7 +93,9 @@ void PipelineRunner::execute(const Action& action, PipelineChunks& chunks, bool 
       const Tensor grad = std::move(slot(action).grad_output);
       slot(action).grad_output = Tensor();
       const bool last = action.microbatch == num_microbatches_ - 1;
+      const double start = now_s();
       slot(action).grad_input = chunks.backward(action.chunk, action.microbatch, grad, last);
+      record(action, start);
       break;
     }
     case ActionKind::kSendBackward:
@@ -89,17 +111,11 @@ void PipelineRunner::execute(const Action& action, PipelineChunks& chunks, bool 
 }
 
 void PipelineRunner::run(PipelineChunks& chunks) {
-  wait_s_ = 0;
   for (const Action& action : actions_) {
     execute(action, chunks, false);
     drop_finished_sends();
   }
-  const double start = now_s();
-  for (Sent& sent : sent_) {
-    sent.work.wait();
-  }
-  sent_.clear();
-  wait_s_ += now_s() - start;
+  finish_sends();
 }
 
 void PipelineRunner::run_forward(PipelineChunks& chunks) {
@@ -110,10 +126,7 @@ void PipelineRunner::run_forward(PipelineChunks& chunks) {
       drop_finished_sends();
     }
   }
-  for (Sent& sent : sent_) {
-    sent.work.wait();
-  }
-  sent_.clear();
+  finish_sends();
 }
 
 }  // namespace plait

@@ -45,9 +45,6 @@ class PipelineRunner {
   // Runs the forward half of the schedule only (evaluation).
   void run_forward(PipelineChunks& chunks);
 
-  // Seconds that the last run spent waiting for other stages.
-  double wait_s() const { return wait_s_; }
-
  private:
   struct Sent {
     Tensor tensor;
@@ -63,6 +60,8 @@ class PipelineRunner {
   Tensor receive(ProcessGroup& group, int peer);
   void send(ProcessGroup& group, int peer, Tensor tensor);
   void drop_finished_sends();
+  void finish_sends();
+  void record(const Action& action, double begin_s);
   Slot& slot(const Action& action);
 
   const ParallelContext& context_;
@@ -71,7 +70,6 @@ class PipelineRunner {
   int num_microbatches_ = 0;
   std::vector<Slot> slots_;
   std::vector<Sent> sent_;
-  double wait_s_ = 0;
 };
 
 }  // namespace plait
