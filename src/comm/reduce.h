@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/process_group.h"
 #include "base/dtype.h"
+#include "comm/process_group.h"
 
 namespace plait {
 

@@ -1,0 +1,78 @@
+// Loops all_reduce under mpirun until something happens to it: fault_driver DEADLINE_S RUN_DIR
+// MODE. Prints "pid RANK PID" on stdout when the loop runs. MODE: "loop"; "wedge", "throw",
+// "check": rank 1 stops calling, throws, or breaks an invariant after 20 rounds.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/fault.h"
+#include "comm/rank_runner.h"
+
+namespace plait {
+namespace {
+
+void on_sigterm(int) {
+  const char* text = peer_lost() ? "sigterm: peer lost\n" : "sigterm: no peer lost\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::string(text).size());
+  _exit(4);
+}
+
+void misbehave(const std::string& mode) {
+  if (mode == "wedge") {
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+  } else if (mode == "throw") {
+    throw_error(ErrorCode::kNonFinite, "loss is NaN");
+  } else if (mode == "check") {
+    CHECK_EQ(1 + 1, 3);
+  }
+}
+
+void loop(World& world, const std::string& mode) {
+  std::vector<int> ranks(static_cast<size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto group = world.create_group("dp", {ranks});
+  Buffer buffer(world.device(), 400000, MemoryCategory::kComm);
+  world.device().stream().zero(buffer.ptr(), 400000);
+  for (int round = 0;; ++round) {
+    if (round == 20) {
+      std::printf("pid %d %d\n", world.rank(), getpid());
+      std::fflush(stdout);
+      if (world.rank() == 1) {
+        misbehave(mode);
+      }
+    }
+    group->all_reduce({buffer.ptr(), 100000, DType::kF32, ReduceOp::kSum, round % 2 == 1}).wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    return 2;
+  }
+  signal(SIGTERM, plait::on_sigterm);
+  plait::RankRunnerOptions options;
+  options.ranks = plait::launcher_world_size();
+  options.threads_per_rank = 1;
+  options.comm.deadline_s = std::atof(argv[1]);
+  options.run_dir = argv[2];
+  const std::string mode = argv[3];
+  try {
+    plait::run_ranks(options, [&](plait::World& world) { plait::loop(world, mode); });
+  } catch (const plait::Error& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return plait::exit_code(e.code());
+  }
+  return 0;
+}
