@@ -1,0 +1,26 @@
+// Fuzz targets: each feeds bytes to one reader of outside data. A target returns if the reader
+// accepts the bytes or refuses them with an Error of exit code 2; anything else (another exception,
+// a failed check, a sanitizer's report, a hang) is a fault of the reader.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace plait {
+
+void fuzz_safetensors(std::span<const std::byte> input);
+// The first four bytes are the size of the .bin file, little endian; the rest is the .idx file.
+void fuzz_token_index(std::span<const std::byte> input);
+void fuzz_model_config(std::span<const std::byte> input);
+void fuzz_run_file(std::span<const std::byte> input);
+
+struct FuzzTarget {
+  const char* name;  // of the folder in fuzz/corpus
+  void (*run)(std::span<const std::byte> input);
+};
+inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
+                                              {"token_index", fuzz_token_index},
+                                              {"model_config", fuzz_model_config},
+                                              {"run_file", fuzz_run_file}};
+
+}  // namespace plait
