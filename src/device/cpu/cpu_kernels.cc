@@ -1,9 +1,15 @@
 #include "device/cpu/cpu_kernels.h"
 
+#include "device/cpu/fast/fast_kernels.h"
+#include "device/cpu/fast/isa.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/plain/plain_kernels.h"
 
 namespace plait::cpu {
+
+CpuKernels::CpuKernels(ThreadPool& pool) : pool_(pool) {
+  fast::limit_isa();
+}
 
 void CpuKernels::matmul(Stream& /*stream*/, const MatmulArgs& args) {
   GemmArgs gemm_args;
@@ -26,47 +32,47 @@ void CpuKernels::matmul(Stream& /*stream*/, const MatmulArgs& args) {
 }
 
 void CpuKernels::rms_norm_forward(Stream& /*stream*/, const RmsNormForwardArgs& args) {
-  plain::rms_norm_forward(args);
+  fast::rms_norm_forward(args, pool_);
 }
 
 void CpuKernels::rms_norm_backward(Stream& /*stream*/, const RmsNormBackwardArgs& args) {
-  plain::rms_norm_backward(args);
+  fast::rms_norm_backward(args, pool_);
 }
 
 void CpuKernels::rope(Stream& /*stream*/, const RopeArgs& args) {
-  plain::rope(args);
+  fast::rope(args, pool_);
 }
 
 void CpuKernels::attention_forward(Stream& /*stream*/, const AttentionForwardArgs& args) {
-  plain::attention_forward(args);
+  fast::attention_forward(args, pool_);
 }
 
 void CpuKernels::attention_backward(Stream& /*stream*/, const AttentionBackwardArgs& args) {
-  plain::attention_backward(args);
+  fast::attention_backward(args, pool_);
 }
 
 void CpuKernels::swiglu_forward(Stream& /*stream*/, const SwigluForwardArgs& args) {
-  plain::swiglu_forward(args);
+  fast::swiglu_forward(args, pool_);
 }
 
 void CpuKernels::swiglu_backward(Stream& /*stream*/, const SwigluBackwardArgs& args) {
-  plain::swiglu_backward(args);
+  fast::swiglu_backward(args, pool_);
 }
 
 void CpuKernels::embedding_forward(Stream& /*stream*/, const EmbeddingForwardArgs& args) {
-  plain::embedding_forward(args);
+  fast::embedding_forward(args, pool_);
 }
 
 void CpuKernels::embedding_backward(Stream& /*stream*/, const EmbeddingBackwardArgs& args) {
-  plain::embedding_backward(args);
+  fast::embedding_backward(args, pool_);
 }
 
 void CpuKernels::row_max(Stream& /*stream*/, const RowMaxArgs& args) {
-  plain::row_max(args);
+  fast::row_max(args, pool_);
 }
 
 void CpuKernels::sum_exp(Stream& /*stream*/, const SumExpArgs& args) {
-  plain::sum_exp(args);
+  fast::sum_exp(args, pool_);
 }
 
 void CpuKernels::cross_entropy_loss(Stream& /*stream*/, const CrossEntropyLossArgs& args) {
@@ -74,35 +80,35 @@ void CpuKernels::cross_entropy_loss(Stream& /*stream*/, const CrossEntropyLossAr
 }
 
 void CpuKernels::cross_entropy_backward(Stream& /*stream*/, const CrossEntropyBackwardArgs& args) {
-  plain::cross_entropy_backward(args);
+  fast::cross_entropy_backward(args, pool_);
 }
 
 void CpuKernels::add(Stream& /*stream*/, const AddArgs& args) {
-  plain::add(args);
+  fast::add(args, pool_);
 }
 
 void CpuKernels::add_bias(Stream& /*stream*/, const AddBiasArgs& args) {
-  plain::add_bias(args);
+  fast::add_bias(args, pool_);
 }
 
 void CpuKernels::column_sum(Stream& /*stream*/, const ColumnSumArgs& args) {
-  plain::column_sum(args);
+  fast::column_sum(args, pool_);
 }
 
 void CpuKernels::cast(Stream& /*stream*/, const CastArgs& args) {
-  plain::cast(args);
+  fast::cast(args, pool_);
 }
 
 void CpuKernels::scale(Stream& /*stream*/, const ScaleArgs& args) {
-  plain::scale(args);
+  fast::scale(args, pool_);
 }
 
 void CpuKernels::sum_squares(Stream& /*stream*/, const SumSquaresArgs& args) {
-  plain::sum_squares(args);
+  fast::sum_squares(args, pool_);
 }
 
 void CpuKernels::adamw(Stream& /*stream*/, const AdamwArgs& args) {
-  plain::adamw(args);
+  fast::adamw(args, pool_);
 }
 
 }  // namespace plait::cpu

@@ -10,7 +10,7 @@ namespace plait::cpu {
 // Pointers are host addresses. One call at a time (the pool's rule).
 class CpuKernels final : public Kernels {
  public:
-  explicit CpuKernels(ThreadPool& pool) : pool_(pool) {}
+  explicit CpuKernels(ThreadPool& pool);
 
   void matmul(Stream& stream, const MatmulArgs& args) override;
   void rms_norm_forward(Stream& stream, const RmsNormForwardArgs& args) override;

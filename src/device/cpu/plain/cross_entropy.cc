@@ -13,7 +13,7 @@ void row_max(const RowMaxArgs& args) {
       float max = -std::numeric_limits<float>::infinity();
       for (int64_t c = 0; c < args.cols; ++c) {
         const float x = to_float(row[c]);
-        max = x > max || x != x ? x : max;  // once NaN, it stays NaN
+        max = x > max ? x : max;  // NaN shows in sum_exp
       }
       args.max.as<float>()[r] = max;
     }

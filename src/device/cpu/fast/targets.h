@@ -1,0 +1,5 @@
+// Limits Highway to the instruction sets worth their compile time; include before any of Highway's
+// headers. Left on x86: scalar code (the baseline), AVX2, AVX3.
+#pragma once
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
