@@ -24,8 +24,8 @@ namespace plait::cpu {
 const PackedKernels& packed_kernels_avx2() {
   static constexpr PackedKernels kKernels{.mr = kMr,
                                           .nr = kNr,
-                                          .kc = 256,
-                                          .mc = 44 * kMr,
+                                          .kc = 384,
+                                          .mc = 29 * kMr,
                                           .nc = 128,
                                           .pack_a = pack<kMr>,
                                           .pack_b = pack<kNr>,

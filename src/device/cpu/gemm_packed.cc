@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <new>
+#include <functional>
 
 #include "base/error.h"
 #include "device/cpu/gemm.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSharedFloats = int64_t{1} << 20;  // panels of the shared operand: 4 MiB
 constexpr int64_t kSharedWidth = 1024;
-constexpr int64_t kSerialWork = int64_t{1} << 16;        // m n k below which one thread does it all
+constexpr int64_t kSerialWork = int64_t{1} << 18;        // m n k below which one thread does it all
 constexpr int64_t kSerialPackFloats = int64_t{1} << 14;  // panels that one thread packs alone
 
 constexpr int64_t divide_up(int64_t x, int64_t unit) {
@@ -44,7 +44,11 @@ class Scratch {
                                                      static_cast<size_t>(bytes)));
       capacity_ = data_ == nullptr ? 0 : bytes / 4;
       if (data_ == nullptr) {
-        throw std::bad_alloc();
+        throw_error(
+            ErrorCode::kResourceExhausted,
+            "cannot allocate {} bytes for the panels of a matrix product; use fewer ranks or "
+            "threads on this machine",
+            bytes);
       }
       if (huge) {
         madvise(data_, static_cast<size_t>(bytes), MADV_HUGEPAGE);
