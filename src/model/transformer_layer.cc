@@ -109,30 +109,35 @@ void TransformerLayer::qk_norm_and_rope(SavedTensors& saved) const {
   rope(rotated.k, rope_, options);
 }
 
-Tensor TransformerLayer::compute(SavedTensors& saved) const {
+void TransformerLayer::compute_saved(SavedTensors& saved) const {
   norm(Saved::kInput, Saved::kNorm1Rstd, Saved::kNorm1, params_.norm1, saved);
   linear_forward(region_.enter_forward(saved[Saved::kNorm1]), params_.qkv.weight,
                  params_.qkv_bias.weight, saved[Saved::kQkv]);
   qk_norm_and_rope(saved);
   const AttentionShape attention{.seq_len = shape_.seq_len, .head_dim = config_.head_dim};
   attention_forward(qkv_columns(saved), attention, saved[Saved::kAttention], saved[Saved::kLse]);
-
-  Device& device = params_.qkv.weight.device();
-  Tensor partial_TD(device, {shape_.tokens, config_.hidden_size}, shape_.dtype,
-                    MemoryCategory::kActivations);
-  linear_forward(saved[Saved::kAttention], params_.o.weight, {}, partial_TD);
-  Tensor attention_TsD = region_.leave_forward(std::move(partial_TD));
-  add_bias(attention_TsD, params_.o_bias.weight);
-  add(saved[Saved::kInput], attention_TsD, saved[Saved::kMid]);
+  add_attention_output(saved);
 
   norm(Saved::kMid, Saved::kNorm2Rstd, Saved::kNorm2, params_.norm2, saved);
   linear_forward(region_.enter_forward(saved[Saved::kNorm2]), params_.gate_up.weight,
                  params_.gate_up_bias.weight, saved[Saved::kGateUp]);
   swiglu_forward(saved[Saved::kGateUp], saved[Saved::kSwiglu]);
-  Tensor mlp_TD(device, {shape_.tokens, config_.hidden_size}, shape_.dtype,
-                MemoryCategory::kActivations);
-  linear_forward(saved[Saved::kSwiglu], params_.down.weight, {}, mlp_TD);
-  Tensor out_TsD = region_.leave_forward(std::move(mlp_TD));
+}
+
+void TransformerLayer::add_attention_output(SavedTensors& saved) const {
+  Tensor partial_TD(params_.o.weight.device(), {shape_.tokens, config_.hidden_size}, shape_.dtype,
+                    MemoryCategory::kWorkspace);
+  linear_forward(saved[Saved::kAttention], params_.o.weight, {}, partial_TD);
+  Tensor attention_TsD = region_.leave_forward(std::move(partial_TD), MemoryCategory::kWorkspace);
+  add_bias(attention_TsD, params_.o_bias.weight);
+  add(saved[Saved::kInput], attention_TsD, saved[Saved::kMid]);
+}
+
+Tensor TransformerLayer::compute_output(const SavedTensors& saved) const {
+  Tensor partial_TD(params_.down.weight.device(), {shape_.tokens, config_.hidden_size},
+                    shape_.dtype, region_.partial_category());
+  linear_forward(saved[Saved::kSwiglu], params_.down.weight, {}, partial_TD);
+  Tensor out_TsD = region_.leave_forward(std::move(partial_TD));
   add_bias(out_TsD, params_.down_bias.weight);
   add(saved[Saved::kMid], out_TsD, out_TsD);
   return out_TsD;
@@ -143,7 +148,8 @@ Tensor TransformerLayer::forward(const Tensor& x_TsD, SavedTensors* saved) const
   SavedTensors& tensors = saved != nullptr ? *saved : local;
   tensors[Saved::kInput] = x_TsD;
   allocate(tensors);
-  Tensor out = compute(tensors);
+  compute_saved(tensors);
+  Tensor out = compute_output(tensors);
   drop_unkept(tensors);
   return out;
 }
@@ -151,7 +157,7 @@ Tensor TransformerLayer::forward(const Tensor& x_TsD, SavedTensors* saved) const
 void TransformerLayer::restore(SavedTensors& saved) const {
   allocate(saved);
   if (full_recompute_) {
-    compute(saved);
+    compute_saved(saved);
     return;
   }
   norm(Saved::kInput, Saved::kNorm1Rstd, Saved::kNorm1, params_.norm1, saved);
@@ -232,10 +238,9 @@ Tensor TransformerLayer::backward(Tensor grad_TsD, SavedTensors& saved) {
                        .accumulate = true},
                       weight.weight, saved[rstd], weight.grad);
   };
-  Tensor grad_norm2 = backward_mlp(grad_TsD, saved);
-  through_norm(grad_norm2, Saved::kMid, Saved::kNorm2Rstd, params_.norm2);
-  Tensor grad_norm1 = backward_attention(grad_TsD, saved);
-  through_norm(grad_norm1, Saved::kInput, Saved::kNorm1Rstd, params_.norm1);
+  through_norm(backward_mlp(grad_TsD, saved), Saved::kMid, Saved::kNorm2Rstd, params_.norm2);
+  through_norm(backward_attention(grad_TsD, saved), Saved::kInput, Saved::kNorm1Rstd,
+               params_.norm1);
   saved = SavedTensors();
   return grad_TsD;
 }

@@ -57,7 +57,10 @@ class TransformerLayer {
   // Fills again what drop_unkept dropped.
   void restore(SavedTensors& saved) const;
 
-  Tensor compute(SavedTensors& saved) const;
+  // Everything but the output, from kInput.
+  void compute_saved(SavedTensors& saved) const;
+  void add_attention_output(SavedTensors& saved) const;
+  Tensor compute_output(const SavedTensors& saved) const;
   void norm(Saved x, Saved rstd, Saved y, const Parameter& weight, SavedTensors& saved) const;
   void qk_norm_and_rope(SavedTensors& saved) const;
   QkvColumns qkv_columns(const SavedTensors& saved) const;

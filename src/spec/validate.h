@@ -21,26 +21,33 @@ struct BatchConfig {
   int64_t num_microbatches(const Layout& layout) const;
 };
 
+// Most ranks that a layout may have.
+constexpr int64_t kMaxRanks = 1000000;
+
 // One broken rule.
 struct Problem {
-  std::string key;         // "tp", "global_batch_size"
-  std::string value;       // as given
-  std::string rule;        // what must hold
-  std::string suggestion;  // what to try
+  std::string key;    // "tp", "global_batch_size"
+  std::string value;  // as given
+  std::string rule;   // what must hold
+  // What to try: alternatives, separated by ", or ". Each holds settings as key=value that, made
+  // together, satisfy the rule (others may break: the layout is checked as a whole again).
+  std::string suggestion;
 };
 
 struct RunShape {
   ModelConfig model;
   Layout layout;
   BatchConfig batch;
-  int world_size = 0;  // ranks that exist; 0: unknown, not checked
+  int world_size = 0;          // ranks that exist; 0: unknown, not checked
+  int64_t vocab_multiple = 1;  // see TableOptions
 };
 
-// All broken rules, the most basic first; empty if the run can start.
+// All broken rules, the most basic first; empty if the run can start. Requires: a model that
+// check_model_config accepts.
 std::vector<Problem> find_problems(const RunShape& run);
 
 // Throws kInvalidArgument (kNotImplemented if only valid but unsupported values are in the way)
-// with every problem, one a line.
+// with every problem, one a line. The same requirement.
 void check_run(const RunShape& run);
 
 }  // namespace plait

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
+#include <limits>
 #include <string_view>
 
 #include "base/error.h"
@@ -20,54 +20,75 @@ constexpr DegreePart kDegreeParts[] = {
 constexpr const char* kAllowedParts =
     "dpN, tpN, ppN, vppN, cpN, epN, zeroN and sp, for example dp2.tp2.pp2.sp.zero1";
 
-// Letters in front and the number behind; nothing if `part` is not of that form.
+constexpr int kMaxDegree = 1000000;
+
+enum class PartForm : uint8_t { kWord, kWordAndNumber, kOther };
 struct SplitPart {
+  PartForm form = PartForm::kOther;
   std::string_view word;
-  std::optional<int> number;
+  int number = 0;  // the largest int if what was given is larger
 };
-std::optional<SplitPart> split_part(std::string_view part) {
+// Letters in front and the number behind.
+SplitPart split_part(std::string_view part) {
   const size_t digit = part.find_first_of("0123456789");
+  SplitPart split{.word = part.substr(0, digit)};
+  if (split.word.empty()) {
+    return split;
+  }
   if (digit == std::string_view::npos) {
-    return SplitPart{part, std::nullopt};
+    split.form = PartForm::kWord;
+    return split;
   }
-  int number = 0;
   const char* end = part.data() + part.size();
-  const auto [stop, error] = std::from_chars(part.data() + digit, end, number);
-  if (error != std::errc() || stop != end) {
-    return std::nullopt;
+  const auto [stop, error] = std::from_chars(part.data() + digit, end, split.number);
+  if (stop == end) {
+    split.form = PartForm::kWordAndNumber;
+    if (error != std::errc()) {
+      split.number = std::numeric_limits<int>::max();
+    }
   }
-  return SplitPart{part.substr(0, digit), number};
+  return split;
 }
 
-// Levenshtein distance, for "did you mean".
+// Edits (insert, delete, replace, swap neighbours) from one word to the other, for "did you mean".
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const size_t replace = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replace});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
     }
   }
-  return row[b.size()];
+  return cost[a.size()][b.size()];
 }
 
-std::string nearest_part(std::string_view word) {
-  std::string best = "sp";
-  size_t best_distance = edit_distance(word, best);
-  for (const DegreePart& part : kDegreeParts) {
-    const size_t distance = edit_distance(word, part.name);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = part.name;
-    }
+// The one of `names` that `word` most likely means.
+std::string nearest_name(std::string_view word, const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 32;
+  std::string lower(word.substr(0, kLongest));
+  for (char& c : lower) {
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
-  return best;
+  return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(lower, a) < edit_distance(lower, b);
+  });
+}
+
+// The likelier ones first: sp alone has no number.
+std::vector<std::string> part_names(PartForm form) {
+  std::vector<std::string> names;
+  for (const DegreePart& part : kDegreeParts) {
+    names.emplace_back(part.name);
+  }
+  names.insert(form == PartForm::kWord ? names.begin() : names.end(), "sp");
+  return names;
 }
 
 [[noreturn]] void bad_part(const std::string& text, std::string_view part, const std::string& why) {
@@ -76,32 +97,37 @@ std::string nearest_part(std::string_view word) {
 }
 
 void apply_part(const std::string& text, std::string_view part, Layout& layout) {
-  const std::optional<SplitPart> split = split_part(part);
-  if (!split || split->word.empty()) {
+  const SplitPart split = split_part(part);
+  if (split.form == PartForm::kOther) {
     bad_part(text, part, "not a name followed by a number");
   }
-  if (split->word == "sp") {
-    if (split->number.value_or(1) > 1) {
-      bad_part(text, part, "sp is on or off; its degree is tp");
+  if (split.word == "sp") {
+    const int on = split.form == PartForm::kWord ? 1 : split.number;
+    if (on > 1) {
+      bad_part(text, part, "sp is on or off; its degree is tp; try 'sp'");
     }
-    layout.sp = split->number.value_or(1) == 1;
+    layout.sp = on == 1;
     return;
   }
   for (const DegreePart& known : kDegreeParts) {
-    if (split->word != known.name) {
+    if (split.word != known.name) {
       continue;
     }
-    if (!split->number) {
-      bad_part(text, part, "a number is missing");
-    }
     const int least = known.field == &Layout::zero ? 0 : 1;
-    if (*split->number < least || *split->number > 1000000) {
-      bad_part(text, part, fmt::format("must be at least {} and at most 1000000", least));
+    if (split.form == PartForm::kWord) {
+      bad_part(text, part, fmt::format("a number is missing; try '{}{}'", known.name, least));
     }
-    layout.*known.field = *split->number;
+    if (split.number < least || split.number > kMaxDegree) {
+      bad_part(text, part,
+               fmt::format("the number must be at least {} and at most {}; try '{}{}'", least,
+                           kMaxDegree, known.name, least));
+    }
+    layout.*known.field = split.number;
     return;
   }
-  bad_part(text, part, fmt::format("unknown; did you mean '{}'?", nearest_part(split->word)));
+  bad_part(
+      text, part,
+      fmt::format("unknown; did you mean '{}'?", nearest_name(split.word, part_names(split.form))));
 }
 
 }  // namespace
@@ -123,7 +149,8 @@ Recompute parse_recompute(const std::string& name) {
     }
   }
   throw_error(ErrorCode::kInvalidArgument,
-              "recompute '{}' is unknown; allowed are none, selective and full", name);
+              "recompute '{}' is unknown; allowed are none, selective and full; did you mean '{}'?",
+              name, nearest_name(name, {"none", "selective", "full"}));
 }
 
 ScheduleKind parse_schedule(const std::string& name) {
@@ -133,8 +160,10 @@ ScheduleKind parse_schedule(const std::string& name) {
       return value;
     }
   }
-  throw_error(ErrorCode::kInvalidArgument,
-              "schedule '{}' is unknown; allowed are gpipe, 1f1b and interleaved", name);
+  throw_error(
+      ErrorCode::kInvalidArgument,
+      "schedule '{}' is unknown; allowed are gpipe, 1f1b and interleaved; did you mean '{}'?", name,
+      nearest_name(name, {"gpipe", "1f1b", "interleaved"}));
 }
 
 Layout parse_layout(const std::string& text, const Layout& base) {
@@ -187,6 +216,9 @@ std::string to_string(const Layout& layout) {
 std::vector<LayerRange> split_layers(const Layout& layout, int64_t num_layers) {
   std::vector<LayerRange> ranges;
   const int64_t stages = layout.num_virtual_stages();
+  if (!layout.stage_layers.empty()) {
+    CHECK_EQ(static_cast<int64_t>(layout.stage_layers.size()), stages);
+  }
   int64_t begin = 0;
   for (int64_t v = 0; v < stages; ++v) {
     const int64_t count = layout.stage_layers.empty() ? num_layers / stages

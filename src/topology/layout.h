@@ -35,7 +35,7 @@ struct Layout {
   Recompute recompute = Recompute::kNone;
   ScheduleKind schedule = ScheduleKind::kOneFOneB;
   // Layers of each virtual stage in model order (pp * vpp numbers), or empty for an even split.
-  std::vector<int64_t> stage_layers;
+  std::vector<int64_t> stage_layers = {};
 
   int world_size() const { return dp * tp * pp * cp; }
   int num_virtual_stages() const { return pp * vpp; }

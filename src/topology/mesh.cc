@@ -1,5 +1,7 @@
 #include "topology/mesh.h"
 
+#include <limits>
+
 #include "base/error.h"
 
 namespace plait {
@@ -11,10 +13,13 @@ const char* axis_name(Axis axis) {
 
 Mesh::Mesh(const Degrees& degrees)
     : degrees_{degrees.tp, degrees.cp, degrees.dp, degrees.pp}, world_size_(1) {
+  int64_t product = 1;
   for (const int degree : degrees_) {
     CHECK_GE(degree, 1);
-    world_size_ *= degree;
+    product *= degree;
+    CHECK_LE(product, std::numeric_limits<int>::max());
   }
+  world_size_ = static_cast<int>(product);
 }
 
 int Mesh::stride(Axis axis) const {

@@ -14,7 +14,7 @@ Tensor TensorRegion::gather(const Tensor& x) const {
   return whole;
 }
 
-Tensor TensorRegion::reduce(Tensor x) const {
+Tensor TensorRegion::reduce(Tensor x, MemoryCategory category) const {
   if (tp_.size() == 1) {
     return x;
   }
@@ -23,8 +23,7 @@ Tensor TensorRegion::reduce(Tensor x) const {
     return x;
   }
   CHECK_EQ(x.dim(0) % tp_.size(), int64_t{0});
-  Tensor part(x.device(), {x.dim(0) / tp_.size(), x.dim(1)}, x.dtype(),
-              MemoryCategory::kActivations);
+  Tensor part(x.device(), {x.dim(0) / tp_.size(), x.dim(1)}, x.dtype(), category);
   tp_.reduce_scatter(
       {.input = x.ptr(), .output = part.ptr(), .count = part.count(), .dtype = x.dtype()});
   return part;
@@ -34,10 +33,13 @@ Tensor TensorRegion::enter_forward(const Tensor& x_TsD) const {
   return gather(x_TsD);
 }
 Tensor TensorRegion::enter_backward(Tensor grad_TD) const {
-  return reduce(std::move(grad_TD));
+  return reduce(std::move(grad_TD), MemoryCategory::kWorkspace);
 }
-Tensor TensorRegion::leave_forward(Tensor partial_TD) const {
-  return reduce(std::move(partial_TD));
+Tensor TensorRegion::leave_forward(Tensor partial_TD, MemoryCategory category) const {
+  return reduce(std::move(partial_TD), category);
+}
+MemoryCategory TensorRegion::partial_category() const {
+  return tp_.size() > 1 && sp_ ? MemoryCategory::kWorkspace : MemoryCategory::kActivations;
 }
 Tensor TensorRegion::leave_backward(const Tensor& grad_TsD) const {
   return gather(grad_TsD);

@@ -20,14 +20,18 @@ class TensorRegion {
   Tensor enter_forward(const Tensor& x_TsD) const;
   // The gradient of enter: all_reduce, or reduce_scatter. May work in place of grad_TD.
   Tensor enter_backward(Tensor grad_TD) const;
-  // Out of the region: all_reduce, or reduce_scatter. May work in place of partial_TD.
-  Tensor leave_forward(Tensor partial_TD) const;
+  // Out of the region: all_reduce, or reduce_scatter. May work in place of partial_TD; a new tensor
+  // is of the given category.
+  Tensor leave_forward(Tensor partial_TD,
+                       MemoryCategory category = MemoryCategory::kActivations) const;
+  // Category for a partial output whose sum is kept: workspace if the sum is a new tensor.
+  MemoryCategory partial_category() const;
   // The gradient of leave: the identity, or all_gather.
   Tensor leave_backward(const Tensor& grad_TsD) const;
 
  private:
   Tensor gather(const Tensor& x) const;
-  Tensor reduce(Tensor x) const;
+  Tensor reduce(Tensor x, MemoryCategory category) const;
 
   ProcessGroup& tp_;
   bool sp_;

@@ -8,7 +8,7 @@ Tensor VocabParallelEmbedding::forward(const Tensor& ids_T, const Tensor& table_
   Device& device = ids_T.device();
   const int64_t count = table_VD.dim(0);
   Tensor out_TD(device, {ids_T.count(), table_VD.dim(1)}, table_VD.dtype(),
-                MemoryCategory::kActivations);
+                region_.partial_category());
   device.kernels().embedding_forward(device.stream(), {.ids = ids_T.ptr(),
                                                        .table = table_VD.ptr(),
                                                        .out = out_TD.ptr(),
