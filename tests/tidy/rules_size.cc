@@ -64,9 +64,10 @@ std::string function_name(const std::string& head) {
   const std::string before = text.substr(0, text.find('('));
   const size_t start = before.find_last_of(" \n*&");
   std::string name = start == std::string::npos ? before : before.substr(start + 1);
-  // A macro such as TEST(Suite, Name) is told apart by its arguments.
-  const bool macro = std::all_of(name.begin(), name.end(),
-                                 [](char c) { return (c >= 'A' && c <= 'Z') || c == '_'; });
+  // TEST(Suite, Name) and the like are told apart by their arguments.
+  const bool macro = name.size() >= 4 && std::all_of(name.begin(), name.end(), [](char c) {
+                       return (c >= 'A' && c <= 'Z') || c == '_';
+                     });
   return macro ? text.substr(0, text.find(')') + 1) : name;
 }
 
@@ -189,8 +190,7 @@ std::vector<Measure> measure(const Tree& tree) {
     if (!is_cpp(file)) {
       continue;
     }
-    measures.push_back(
-        {file.path, "", 0, static_cast<int64_t>(file.lines.size()), kFileLinesMax});
+    measures.push_back({file.path, "", 0, static_cast<int64_t>(file.lines.size()), kFileLinesMax});
     for (const FunctionSpan& span : find_functions(file)) {
       measures.push_back({file.path, span.name, span.line, span.lines, kFunctionLinesMax});
     }
@@ -215,10 +215,10 @@ Findings check_sizes(const Tree& tree, const std::vector<SizeWaiver>& waivers) {
     needed.insert(waiver);
     const int64_t limit = waiver == nullptr ? m.lines_max : waiver->lines_max;
     if (m.lines > limit) {
-      findings.push_back({m.path, m.line,
-                          fmt::format("{} has {} lines, {} are allowed; split it by concept",
-                                      m.function.empty() ? "the file" : m.function, m.lines,
-                                      limit)});
+      findings.push_back(
+          {m.path, m.line,
+           fmt::format("{} has {} lines, {} are allowed; split it by concept",
+                       m.function.empty() ? "the file" : m.function, m.lines, limit)});
     }
   }
   for (const SizeWaiver& waiver : waivers) {

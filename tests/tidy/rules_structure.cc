@@ -135,8 +135,8 @@ Findings check_vendor_headers(const Tree& tree) {
   Findings findings;
   for_each_include(tree, [&](const TextFile& file, int64_t line, const std::string& path, bool) {
     for (const VendorRow& row : vendor_table()) {
-      const bool matches = path == row.header ||
-                           (path.starts_with(row.header) && !row.header.ends_with(".h"));
+      const bool matches =
+          path == row.header || (path.starts_with(row.header) && !row.header.ends_with(".h"));
       if (!matches || is_below(file.path, row.places) ||
           (row.isa_files && is_isa_file(file.path))) {
         continue;
@@ -144,9 +144,9 @@ Findings check_vendor_headers(const Tree& tree) {
       const std::string places =
           row.isa_files ? "a file of device/cpu/ or comm/ named after its instruction set"
                         : fmt::format("{}", fmt::join(row.places, ", "));
-      findings.push_back({file.path, line,
-                          fmt::format("<{}> is out of its place; move the code to {}", path,
-                                      places)});
+      findings.push_back(
+          {file.path, line,
+           fmt::format("<{}> is out of its place; move the code to {}", path, places)});
     }
   });
   return findings;

@@ -87,8 +87,7 @@ TEST(HeavyHeaders, NotInHeaders) {
 
 TEST(OwnHeaderFirst, IsAskedOnlyWhereThereIsOne) {
   const auto findings = [](const std::string& source) {
-    return check_own_header_first(
-               tree({{"src/a/x.h", "#pragma once\n"}, {"src/a/x.cc", source}}))
+    return check_own_header_first(tree({{"src/a/x.h", "#pragma once\n"}, {"src/a/x.cc", source}}))
         .size();
   };
   EXPECT_EQ(findings("// Why.\n#include \"a/x.h\"\n\n#include <vector>\n"), 0u);

@@ -10,9 +10,13 @@
 namespace plait::tidy {
 namespace {
 
-int64_t number(size_t index) { return static_cast<int64_t>(index) + 1; }
+int64_t number(size_t index) {
+  return static_cast<int64_t>(index) + 1;
+}
 
-bool is_tidy_test(const TextFile& file) { return file.path.starts_with("tests/tidy/"); }
+bool is_tidy_test(const TextFile& file) {
+  return file.path.starts_with("tests/tidy/");
+}
 
 // "invalid_argument" for "kInvalidArgument".
 std::string snake_name(const std::string& constant) {
@@ -101,8 +105,8 @@ Findings check_banned_tokens(const Tree& tree) {
       for (const char* word : {"FIXME", "XXX", "HACK", "TODO"}) {
         const size_t at = find_token(file.lines[i], word);
         if (at != std::string::npos && !file.lines[i].substr(at).starts_with("TODO(#")) {
-          findings.push_back({file.path, number(i),
-                              fmt::format("'{}'; do it now, or write TODO(#issue)", word)});
+          findings.push_back(
+              {file.path, number(i), fmt::format("'{}'; do it now, or write TODO(#issue)", word)});
         }
       }
       if (!is_cpp(file)) {
@@ -111,9 +115,9 @@ Findings check_banned_tokens(const Tree& tree) {
       for (const BannedToken& banned : banned_tokens()) {
         if (find_token(file.code[i], banned.token) != std::string::npos &&
             !is_below(file.path, banned.places)) {
-          findings.push_back({file.path, number(i),
-                              fmt::format("'{}' is banned here; {}", banned.token,
-                                          banned.instead)});
+          findings.push_back(
+              {file.path, number(i),
+               fmt::format("'{}' is banned here; {}", banned.token, banned.instead)});
         }
       }
     }
@@ -130,9 +134,8 @@ Findings check_catch_sites(const Tree& tree) {
     }
     const auto& sites = catch_sites();
     const bool listed = file.path.starts_with("src/cli/") ||
-                        std::any_of(sites.begin(), sites.end(), [&](const CatchSite& site) {
-                          return site.path == file.path;
-                        });
+                        std::any_of(sites.begin(), sites.end(),
+                                    [&](const CatchSite& site) { return site.path == file.path; });
     for (size_t i = 0; i < file.code.size(); ++i) {
       if (find_token(file.code[i], "catch (") == std::string::npos) {
         continue;
@@ -199,9 +202,9 @@ Findings check_doc_links(const Tree& tree) {
         }
         const std::string path = resolve(file.path, target.substr(0, target.find('#')));
         if (known.count(path) == 0) {
-          findings.push_back({file.path, number(i),
-                              fmt::format("link to '{}' leads nowhere; mend or remove it",
-                                          target)});
+          findings.push_back(
+              {file.path, number(i),
+               fmt::format("link to '{}' leads nowhere; mend or remove it", target)});
         }
       }
     }
@@ -229,11 +232,12 @@ Findings check_error_codes(const Tree& tree) {
       inside = false;
     } else if (inside && line.find('k') != std::string::npos) {
       const size_t start = line.find('k');
-      const std::string name = snake_name(line.substr(start, line.find_first_of(", =") - start));
+      const std::string name =
+          snake_name(line.substr(start, line.find_first_of(", =", start) - start));
       if (documented.find("`" + name + "`") == std::string::npos) {
-        findings.push_back({header->path, number(i),
-                            fmt::format("error code {} has no row in docs/errors.md; add it",
-                                        name)});
+        findings.push_back(
+            {header->path, number(i),
+             fmt::format("error code {} has no row in docs/errors.md; add it", name)});
       }
     }
   }

@@ -10,7 +10,9 @@
 namespace plait::tidy {
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 
 // Blanks comments and the inside of literals, one character at a time, keeping line breaks.
 class Blanker {
@@ -144,9 +146,13 @@ Tree read_tree(const std::string& root) {
   return tree;
 }
 
-bool is_cpp(const TextFile& file) { return has_ending(file.path, {".cc", ".h", ".inc"}); }
+bool is_cpp(const TextFile& file) {
+  return has_ending(file.path, {".cc", ".h", ".inc"});
+}
 
-bool is_header(const TextFile& file) { return file.path.ends_with(".h"); }
+bool is_header(const TextFile& file) {
+  return file.path.ends_with(".h");
+}
 
 bool is_below(std::string_view path, const std::vector<std::string>& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

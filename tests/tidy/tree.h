@@ -43,7 +43,8 @@ bool is_below(std::string_view path, const std::vector<std::string>& prefixes);
 // Path of an #include "..." or #include <...> line without its quotes; empty for other lines.
 std::string included_path(const TextFile& file, size_t index);
 
-// Position of `token` in `text` from `from` on, not as the tail of a longer identifier; npos if none.
+// Position of `token` in `text` from `from` on, not as the tail of a longer identifier; npos if
+// none.
 size_t find_token(std::string_view text, std::string_view token, size_t from = 0);
 
 }  // namespace plait::tidy
