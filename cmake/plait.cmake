@@ -30,7 +30,9 @@ set(PLAIT_TEST_ENVIRONMENT
 
 # plait_test(NAME SOURCES x_test.cc LINK plait_base [LABELS slow] [TIMEOUT 120]): one ctest entry
 # per test binary; the binary takes all GoogleTest flags. Label slow: left out of the sanitised
-# runs; label mpi: runs alone, since it starts processes of its own.
+# runs; label mpi: runs alone, since it starts processes of its own; label threads: also built (as
+# part of the target thread_tests) and run with ThreadSanitizer.
+add_custom_target(thread_tests)
 function(plait_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -44,6 +46,9 @@ function(plait_test name)
     ENVIRONMENT "${PLAIT_TEST_ENVIRONMENT}")
   if("mpi" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(thread_tests ${name})
   endif()
 endfunction()
 
@@ -59,12 +64,13 @@ function(plait_mpi_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  set(as_root OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
   foreach(ranks IN LISTS ARG_RANKS)
     add_test(NAME ${name}_${ranks}
       COMMAND ${MPIRUN} -n ${ranks} --oversubscribe $<TARGET_FILE:${name}>
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ON
       LABELS "mpi;${ARG_LABELS}"
-      ENVIRONMENT "${PLAIT_TEST_ENVIRONMENT};OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+      ENVIRONMENT "${PLAIT_TEST_ENVIRONMENT};${as_root}")
   endforeach()
 endfunction()

@@ -7,6 +7,7 @@
 namespace plait {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): process-wide by nature.
 std::atomic<CheckHook> check_hook{nullptr};
 
 }  // namespace

@@ -8,6 +8,7 @@
 namespace plait {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): one log a process.
 std::atomic<LogLevel> min_level{LogLevel::kInfo};
 
 }  // namespace

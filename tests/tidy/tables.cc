@@ -1,0 +1,134 @@
+#include "tidy/tables.h"
+
+namespace plait::tidy {
+
+const std::vector<IncludeRow>& include_table() {
+  static const std::vector<IncludeRow> table = {
+      {"base", {}},
+      {"topology", {"spec"}},
+      {"spec", {"topology"}},
+      {"device", {}},
+      {"tensor", {"device"}},
+      {"comm", {"topology", "device"}},
+      {"op", {"device", "tensor"}},
+      {"nn", {"device", "tensor", "op"}},
+      {"parallel", {"topology", "spec", "device", "tensor", "comm", "op", "nn"}},
+      {"model", {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel"}},
+      {"checkpoint", {"topology", "spec", "device", "tensor", "comm", "parallel"}},
+      {"data", {"spec"}},
+      {"text", {}},
+      {"train",
+       {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel", "model",
+        "checkpoint", "data", "text"}},
+      {"serve",
+       {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel", "model",
+        "checkpoint", "data", "text"}},
+      // Needs neither ranks nor a device.
+      {"plan", {"topology", "spec"}},
+      {"comm_test", {"topology", "device", "comm"}},
+      {"doctor", {"topology", "spec", "comm"}},
+      {"profile", {"topology", "spec"}},
+      {"agent", {"topology", "spec"}},
+      // Stands in for a vendor's libraries, so it must not lean on the code that it tests.
+      {"softnpu", {}},
+      {"cli",
+       {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel", "model",
+        "checkpoint", "data", "text", "train", "serve", "plan", "comm_test", "doctor", "profile",
+        "agent"}},
+  };
+  return table;
+}
+
+const std::vector<VendorRow>& vendor_table() {
+  static const std::vector<VendorRow> table = {
+      {"immintrin.h", {"src/comm/reduce_impl.h"}, true},
+      {"x86intrin.h", {}, true},
+      {"emmintrin.h", {}, true},
+      {"xmmintrin.h", {}, true},
+      {"arm_neon.h", {}, true},
+      {"arm_sve.h", {}, true},
+      {"cpuid.h", {"src/base/cpu_info.cc"}},
+      {"hwy/", {"src/device/cpu/", "src/comm/"}},
+      {"mpi.h", {"src/comm/mpi/", "tests/comm/mpi/", "tests/mpi/", "bench/"}},
+      {"dnnl", {"src/device/cpu/", "bench/"}},
+      {"oneapi/dnnl", {"src/device/cpu/", "bench/"}},
+      {"acl/", {"src/device/ascend/"}},
+      {"aclnn", {"src/device/ascend/"}},
+      {"hccl/", {"src/comm/hccl/"}},
+      {"boost/", {"src/serve/", "tests/serve/"}},
+      {"CLI/", {"src/cli/", "tests/cli/"}},
+  };
+  return table;
+}
+
+const std::vector<std::string>& heavy_headers() {
+  static const std::vector<std::string> headers = {
+      "nlohmann/json.hpp", "base/json_full.h", "CLI/",     "toml++/",
+      "toml.hpp",          "yaml-cpp/",        "dnnl.hpp", "boost/"};
+  return headers;
+}
+
+const std::vector<BannedToken>& banned_tokens() {
+  const std::vector<std::string> programs = {"src/cli/", "tests/", "bench/"};
+  static const std::vector<BannedToken> tokens = {
+      {"std::cout", "return the text, or log through base/log.h", programs},
+      {"printf(", "return the text, or log through base/log.h", programs},
+      {"fprintf(",
+       "log through base/log.h",
+       {"src/base/error.cc", "src/base/log.cc", "src/cli/", "tests/", "bench/"}},
+      {"std::cerr", "log through base/log.h", programs},
+      {"exit(", "throw Error; only the command line ends the process", programs},
+      {"_exit(", "throw Error; only the command line ends the process", programs},
+      {"getenv(",
+       "take the value as an option; the environment is read at few listed places",
+       {"src/base/cpu_info.cc", "src/comm/rank_runner.cc", "src/comm/mpi/",
+        "src/device/guard/guard_stream.cc", "src/cli/", "tests/", "bench/"}},
+      {"rand(", "draw from base/rng.h with a seed that the caller gives", {}},
+      {"srand(", "draw from base/rng.h with a seed that the caller gives", {}},
+      {"random_device", "draw from base/rng.h with a seed that the caller gives", {}},
+      {"using namespace", "name what you use", {}},
+      {"dynamic_cast", "ask the object through its interface", {}},
+      {"views::", "use std::ranges algorithms or a loop; clang 14 rejects views", {}},
+      {"std::format", "use fmt::format; g++ 12 has no <format>", {}},
+      {"detach(", "keep the thread and join it", {}},
+      {"sleep_for",
+       "wait on what ends the wait, with a deadline",
+       {"src/device/guard/guard_stream.cc", "tests/", "bench/"}},
+      {"usleep(", "wait on what ends the wait, with a deadline", {"tests/", "bench/"}},
+      {"system(", "call the library function", {"tests/", "bench/"}},
+  };
+  return tokens;
+}
+
+const std::vector<CatchSite>& catch_sites() {
+  static const std::vector<CatchSite> sites = {
+      {"src/base/file.cc", "removes the unfinished file, then rethrows"},
+      {"src/base/json.cc", "turns the JSON library's exceptions into Error"},
+      {"src/checkpoint/hf_weights.cc", "turns the JSON library's exceptions into Error"},
+      {"src/comm/local/local_world.cc", "entry point of a rank's thread"},
+      {"src/comm/progress_thread.cc", "entry point of the progress thread"},
+      {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
+      {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
+  };
+  return sites;
+}
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = {"cpu", "guard", "ascend", "local", "mpi", "hccl"};
+  return names;
+}
+
+const std::vector<std::string>& backend_places() {
+  static const std::vector<std::string> places = {
+      "src/device/registry.cc", "src/device/cpu/",         "src/device/guard/",
+      "src/device/ascend/",     "src/comm/rank_runner.cc", "src/comm/local/",
+      "src/comm/mpi/",          "src/comm/hccl/",          "src/cli/"};
+  return places;
+}
+
+const std::vector<SizeWaiver>& size_waivers() {
+  static const std::vector<SizeWaiver> waivers = {};
+  return waivers;
+}
+
+}  // namespace plait::tidy
