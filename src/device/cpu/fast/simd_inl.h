@@ -148,14 +148,16 @@ HWY_INLINE float max_lanes(FloatVec x) {
 // e^x within 2 ulp; 0 below -87.3, infinite where it overflows; NaN stays NaN. Range reduction by
 // ln 2 in two parts and the degree-6 polynomial of Moshier's Cephes library (expf).
 HWY_INLINE FloatVec exp(FloatVec x) {
-  const hn::Rebind<int32_t, FloatTag> di;
+  const hn::Rebind<uint32_t, FloatTag> d32;
   const FloatVec low = splat(-87.33654F);
   // Only the exponent comes from the clamped value: overflow and NaN then show in the polynomial.
   const FloatVec clamped = hn::Min(splat(88.02969F), hn::Max(low, x));
-  const auto n = hn::NearestInt(hn::Mul(clamped, splat(1.44269504F)));
-  const FloatVec nf = hn::ConvertTo(kF, n);
-  FloatVec r = hn::NegMulAdd(nf, splat(0.693359375F), x);
-  r = hn::NegMulAdd(nf, splat(-2.12194440e-4F), r);
+  // Adding 1.5 * 2^23 + 127 rounds to an integer n and leaves n + 127 in the lowest bits.
+  const FloatVec shift = splat(12582912.0F + 127.0F);
+  const FloatVec shifted = hn::MulAdd(clamped, splat(1.44269504F), shift);
+  const FloatVec n = hn::Sub(shifted, shift);
+  FloatVec r = hn::NegMulAdd(n, splat(0.693359375F), x);
+  r = hn::NegMulAdd(n, splat(-2.12194440e-4F), r);
   FloatVec p = splat(1.9875691500e-4F);
   p = hn::MulAdd(p, r, splat(1.3981999507e-3F));
   p = hn::MulAdd(p, r, splat(8.3334519073e-3F));
@@ -163,9 +165,8 @@ HWY_INLINE FloatVec exp(FloatVec x) {
   p = hn::MulAdd(p, r, splat(1.6666665459e-1F));
   p = hn::MulAdd(p, r, splat(5.0000001201e-1F));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, splat(1.0F)));
-  const auto power = hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127)));
-  const FloatVec result = hn::Mul(p, hn::BitCast(kF, power));
-  return hn::IfThenZeroElse(hn::Lt(x, low), result);
+  const FloatVec power = hn::BitCast(kF, hn::ShiftLeft<23>(hn::BitCast(d32, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(p, power));
 }
 
 HWY_INLINE FloatVec sigmoid(FloatVec x) {
