@@ -10,14 +10,13 @@
 namespace plait {
 namespace {
 
-std::vector<Action> stage_actions(const EngineConfig& config, int64_t num_microbatches,
-                                  int stage) {
+std::vector<Action> stage_actions(const EngineConfig& config, int64_t num_microbatches, int stage) {
   const Layout& layout = config.layout;
-  return make_schedule({.kind = layout.schedule,
-                        .pp = layout.pp,
-                        .vpp = layout.vpp,
-                        .num_microbatches = static_cast<int>(num_microbatches)})
-      [static_cast<size_t>(stage)];
+  return make_schedule(
+      {.kind = layout.schedule,
+       .pp = layout.pp,
+       .vpp = layout.vpp,
+       .num_microbatches = static_cast<int>(num_microbatches)})[static_cast<size_t>(stage)];
 }
 
 template <typename T>
@@ -59,11 +58,10 @@ Engine::Engine(const EngineConfig& config, World& world)
                .hidden = config.model.hidden_size,
                .dtype = config.compute_dtype},
               stage_actions(config_, num_microbatches_, context_.coordinate(Axis::kPp))) {
-  model_.set_hooks({.before_unit = [this](int chunk,
-                                          int64_t unit) { optimizer_.wait_unit(chunk, unit); },
-                    .unit_complete =
-                        [this](int chunk, int64_t unit) { reducer_.unit_complete(chunk, unit); },
-                    .chunk_complete = [this](int chunk) { reducer_.chunk_complete(chunk); }});
+  model_.set_hooks(
+      {.before_unit = [this](int chunk, int64_t unit) { optimizer_.wait_unit(chunk, unit); },
+       .unit_complete = [this](int chunk, int64_t unit) { reducer_.unit_complete(chunk, unit); },
+       .chunk_complete = [this](int chunk) { reducer_.chunk_complete(chunk); }});
 }
 
 void Engine::init_weights(const ParameterStore::ShardSource& source) {
@@ -189,7 +187,7 @@ void Engine::report_non_finite(const RowReader& read, const StepResult& result) 
     }
   }
   const auto unit = unpack<int64_t>(all[static_cast<size_t>(guilty_rank)]);
-  const std::string place = unit < 0                          ? "the embedding"
+  const std::string place = unit < 0                           ? "the embedding"
                             : unit >= config_.model.num_layers ? "the head"
                                                                : fmt::format("layer {}", unit);
   throw_error(ErrorCode::kNonFinite,

@@ -129,8 +129,10 @@ class Verifier {
     engine->init_weights([this](const ParamSpec& spec, const Shard& shard, std::span<float> out) {
       const SafeTensor& tensor = golden_.weights.at(spec.name);
       if (tensor.shape != spec.shape) {
-        throw_error(ErrorCode::kCorruptData, "{}: tensor '{}' has another shape than config.json "
-                    "says", golden_.weights.source(), spec.name);
+        throw_error(ErrorCode::kCorruptData,
+                    "{}: tensor '{}' has another shape than config.json "
+                    "says",
+                    golden_.weights.source(), spec.name);
       }
       const int64_t rows_here = std::clamp<int64_t>(spec.shape[0] - shard.row_begin, 0, shard.rows);
       const bool vector = spec.shape.size() == 1;
@@ -172,11 +174,10 @@ class Verifier {
       add("gradient norm", relative_error(number(golden_.json, "grad_norm", 0), result.grad_norm),
           1e-5);
     }
-    const auto grads = gather_logical(LogicalKind::kGradient, engine->store(),
-                                      engine->optimizer(), engine->context());
+    const auto grads = gather_logical(LogicalKind::kGradient, engine->store(), engine->optimizer(),
+                                      engine->context());
     for (const auto& [name, values] : grads) {
-      add("grad " + name, relative_error(floats(golden_.answers.at("grad." + name)), values),
-          1e-4);
+      add("grad " + name, relative_error(floats(golden_.answers.at("grad." + name)), values), 1e-4);
     }
   }
 
@@ -241,8 +242,7 @@ class Verifier {
           engine->forward_backward(next_token_rows(batch, engine->config().batch.seq_len));
       engine->update(number(hyper, "lr", 1e-3), step + 1, result.grad_norm);
       const Json& expected = train.at("steps").at(static_cast<size_t>(step));
-      loss_error =
-          std::max(loss_error, relative_error(number(expected, "loss", 0), result.loss));
+      loss_error = std::max(loss_error, relative_error(number(expected, "loss", 0), result.loss));
       const double error = relative_error(number(expected, "grad_norm", 0), result.grad_norm);
       (step == 0 ? first_norm_error : norm_error) =
           std::max(step == 0 ? first_norm_error : norm_error, error);
@@ -250,8 +250,8 @@ class Verifier {
     add("train loss", loss_error, 1e-5);
     add("train gradient norm, first step", first_norm_error, 1e-5);
     add("train gradient norm, later", norm_error, 1e-3);
-    const auto weights = gather_logical(LogicalKind::kMaster, engine->store(),
-                                        engine->optimizer(), engine->context());
+    const auto weights = gather_logical(LogicalKind::kMaster, engine->store(), engine->optimizer(),
+                                        engine->context());
     for (const auto& [name, values] : weights) {
       if (const SafeTensor* tensor = golden_.train->find("final." + name)) {
         add("final " + name, relative_error(floats(*tensor), values), 1e-2);

@@ -1,5 +1,6 @@
-// Golden directories: an HF model with the answers of another implementation (logits, loss, gradients,
-// greedy continuations, a training run), and their comparison with plait's under any layout.
+// Golden directories: an HF model with the answers of another implementation (logits, loss,
+// gradients, greedy continuations, a training run), and their comparison with plait's under any
+// layout.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@ namespace plait {
 
 // One compared part.
 struct GoldenPart {
-  std::string name;     // "logits", "grad model.norm.weight", "train loss", ...
-  double error = 0;     // largest, relative to the largest expected value
+  std::string name;  // "logits", "grad model.norm.weight", "train loss", ...
+  double error = 0;  // largest, relative to the largest expected value
   double limit = 0;
   bool passed() const { return error <= limit; }  // NaN fails
 };
@@ -26,8 +27,8 @@ struct GoldenReport {
 };
 
 struct VerifyOptions {
-  std::string directory;      // config.json, model.safetensors, golden.json, golden.safetensors and,
-                              // if there is a training run, train.safetensors
+  std::string directory;  // config.json, model.safetensors, golden.json, golden.safetensors and,
+                          // if there is a training run, train.safetensors
   Layout layout;
   std::string device = "cpu";
   int threads_per_rank = 0;
@@ -35,9 +36,10 @@ struct VerifyOptions {
 };
 
 // Runs all parts in f32. Limits: logits and gradients 1e-4 of the tensor's largest value; losses
-// 1e-5; gradient norm 1e-5 at the first step and 1e-3 later; final weights 1e-2; greedy tokens exactly.
-// Sequences and batches are padded to what the layout needs. Under MPI every rank calls it and rank 0
-// has the report; elsewhere ranks are threads. Errors: kNotFound, kCorruptData, kInvalidArgument.
+// 1e-5; gradient norm 1e-5 at the first step and 1e-3 later; final weights 1e-2; greedy tokens
+// exactly. Sequences and batches are padded to what the layout needs. Under MPI every rank calls it
+// and rank 0 has the report; elsewhere ranks are threads. Errors: kNotFound, kCorruptData,
+// kInvalidArgument.
 GoldenReport verify_golden(const VerifyOptions& options);
 
 }  // namespace plait

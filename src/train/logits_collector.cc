@@ -22,7 +22,9 @@ LogitsCollector::LogitsCollector(Engine& engine) : engine_(engine) {
   });
 }
 
-LogitsCollector::~LogitsCollector() { engine_.model().set_logits_hook({}); }
+LogitsCollector::~LogitsCollector() {
+  engine_.model().set_logits_hook({});
+}
 
 void LogitsCollector::request(int64_t row, int64_t position) {
   requests_.push_back({row, position});
@@ -40,8 +42,7 @@ std::vector<std::vector<float>> LogitsCollector::gather() {
       continue;
     }
     const int64_t local = request.row % rows_per_replica;
-    const std::vector<float>& values =
-        logits_.at(static_cast<int>(local / batch.micro_batch_size));
+    const std::vector<float>& values = logits_.at(static_cast<int>(local / batch.micro_batch_size));
     const int64_t tokens = batch.micro_batch_size * batch.seq_len;
     const int64_t cols = static_cast<int64_t>(values.size()) / tokens;
     const int64_t token = local % batch.micro_batch_size * batch.seq_len + request.position;

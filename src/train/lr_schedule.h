@@ -13,8 +13,8 @@ const char* lr_decay_name(LrDecay decay);  // "constant", "linear", "cosine"
 LrDecay parse_lr_decay(const std::string& name);
 
 struct LrSchedule {
-  double lr = 1e-3;      // after warm-up
-  double lr_min = 0;     // at the end of the decay and after it
+  double lr = 1e-3;   // after warm-up
+  double lr_min = 0;  // at the end of the decay and after it
   int64_t warmup_steps = 0;
   int64_t decay_steps = 0;  // step at which lr_min is reached
   LrDecay decay = LrDecay::kConstant;

@@ -1,0 +1,26 @@
+// The subcommands: each adds itself to the command line and runs if it was chosen.
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace plait {
+
+// What a chosen subcommand does; returns the exit status (docs/errors.md).
+using Command = std::function<int()>;
+
+// Each registers a subcommand with its options and help, and sets `chosen` when it was given. argv
+// is the program's: run files are applied before flags are read.
+struct CommandLine {
+  int argc = 0;
+  char** argv = nullptr;
+};
+void add_train_command(CLI::App& app, const CommandLine& line, Command& chosen);
+void add_data_command(CLI::App& app, Command& chosen);
+void add_checkpoint_command(CLI::App& app, Command& chosen);
+void add_generate_command(CLI::App& app, Command& chosen);
+
+}  // namespace plait

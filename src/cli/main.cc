@@ -1,0 +1,51 @@
+// plait: one program, one subcommand a job.
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace plait {
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app{"plait: multi-dimensional hybrid parallelism for large language models"};
+  app.set_version_flag("--version", PLAIT_VERSION);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.footer(
+      "Exit status: 0 done; 1 it ran and the answer is no; 2 bad usage or input; 3 environment.\n"
+      "Try: plait train --help");
+  Command chosen;
+  add_train_command(app, {argc, argv}, chosen);
+  add_data_command(app, chosen);
+  add_checkpoint_command(app, chosen);
+  add_generate_command(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : 2;
+  }
+  return chosen ? chosen() : 2;
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  try {
+    return plait::run(argc, argv);
+  } catch (const plait::Error& error) {
+    std::fprintf(stderr, "plait: %s\n", error.what());
+    return plait::exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "plait: out of memory; choose a smaller model or batch, or more ranks\n");
+    return 3;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "plait: %s\n", error.what());
+    return 3;
+  }
+}

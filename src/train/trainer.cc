@@ -1,0 +1,371 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/sharded_checkpoint.h"
+#include "comm/fault.h"
+#include "comm/rank_runner.h"
+#include "data/jsonl_rows.h"
+#include "data/token_dataset.h"
+#include "train/gemm_peak.h"
+#include "train/stop_signal.h"
+
+namespace plait {
+namespace {
+
+template <typename T>
+std::string bytes_of(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+template <typename T>
+T from_bytes(const std::string& bytes) {
+  CHECK_EQ(bytes.size(), sizeof(T));
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  return value;
+}
+
+std::unique_ptr<RowSource> open_rows(const TrainRun& run) {
+  const TrainConfig& c = run.config;
+  const auto seed = static_cast<uint64_t>(c.seed);
+  if (c.data.ends_with(".jsonl")) {
+    return std::make_unique<JsonlRows>(c.data,
+                                       JsonlRowsOptions{.seq_len = c.seq_len,
+                                                        .seed = seed,
+                                                        .val_fraction = c.val_fraction,
+                                                        .vocab_size = run.engine.model.vocab_size});
+  }
+  return std::make_unique<TokenDataset>(
+      c.data, TokenDatasetOptions{.seq_len = c.seq_len,
+                                  .seed = seed,
+                                  .val_fraction = c.val_fraction,
+                                  .vocab_size = run.engine.model.vocab_size,
+                                  .mask_document_starts = c.mask_document_starts});
+}
+
+// One rank's side of the run.
+class Trainer {
+ public:
+  Trainer(const TrainRun& run, const RowSource& rows, World& world)
+      : run_(run),
+        config_(run.config),
+        rows_(rows),
+        engine_(run.engine, world),
+        is_root_(world.rank() == 0) {
+    summary_.layout = to_string(run.engine.layout);
+    summary_.world_size = run.world_size;
+    summary_.threads_per_rank = run.threads_per_rank;
+  }
+
+  TrainSummary run() {
+    engine_.context().recorder().set_tracing(!config_.trace.empty());
+    load_weights();
+    summary_.gemm_peak_flops = measure_peak();
+    open_metrics();
+    ProgressBar progress(config_.steps, step_);
+    const int64_t first = step_;
+    while (step_ < config_.steps && !stopping_) {
+      const StepRecord record = one_step();
+      note(record, record.step == first + 1);
+      if (is_root_) {
+        progress.show(record);
+      }
+      save_if_due();
+    }
+    if (is_root_) {
+      progress.finish();
+    }
+    finish();
+    return std::move(summary_);
+  }
+
+ private:
+  TrainState state() {
+    return {engine_.store(), engine_.optimizer(), engine_.context(), engine_.config().model};
+  }
+
+  CheckpointMeta meta() const {
+    return {.step = step_,
+            .tokens_seen = step_ * config_.global_batch_size * config_.seq_len,
+            .seed = static_cast<uint64_t>(config_.seed)};
+  }
+
+  void load_weights() {
+    if (!run_.checkpoint_dir.empty()) {
+      saver_.emplace(state(), SaveOptions{.directory = run_.checkpoint_dir,
+                                          .keep_last = static_cast<int>(config_.keep_last),
+                                          .async = config_.async_save});
+    }
+    if (config_.resume) {
+      const auto loaded = load_latest(state(), run_.checkpoint_dir);
+      if (loaded) {
+        step_ = loaded->meta.step;
+        summary_.first_step = step_;
+        if (loaded->meta.seed != static_cast<uint64_t>(config_.seed)) {
+          throw_error(ErrorCode::kInvalidArgument,
+                      "seed={}: the checkpoint {} was trained with seed {}, and the order of the "
+                      "data follows from it; resume with --seed {}",
+                      config_.seed, loaded->path, loaded->meta.seed, loaded->meta.seed);
+        }
+        if (is_root_) {
+          log_info(-1, "resuming after step {} from {}", step_, loaded->path);
+        }
+        return;
+      }
+      if (is_root_) {
+        log_warning(-1, "resume: no checkpoint in '{}' yet; starting from step 1",
+                    run_.checkpoint_dir);
+      }
+    }
+    if (config_.finetune) {
+      HfImport import = open_hf_weights(config_.model, engine_.config().model);
+      for (const std::string& name : import.unused) {
+        if (is_root_) {
+          log_warning(-1, "'{}': tensor '{}' is not used by this model", config_.model, name);
+        }
+      }
+      engine_.init_weights(import.source);
+    } else {
+      engine_.init_weights(random_initial_values(static_cast<uint64_t>(config_.seed),
+                                                 engine_.config().model.initializer_range));
+    }
+  }
+
+  // FLOP/s of all ranks together, each measuring at the same time as the others.
+  double measure_peak() {
+    const ProcessGroup& all = engine_.context().all();
+    engine_.context().all().barrier();
+    const double mine = measure_gemm_peak(engine_.context().device(), run_.engine.compute_dtype);
+    double sum = 0;
+    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
+      sum += from_bytes<double>(bytes);
+    }
+    CHECK_GE(all.size(), 1);
+    return sum;
+  }
+
+  void open_metrics() {
+    if (!is_root_ || run_.metrics_path.empty()) {
+      return;
+    }
+    const auto parent = std::filesystem::path(run_.metrics_path).parent_path();
+    if (!parent.empty()) {
+      std::filesystem::create_directories(parent);
+    }
+    metrics_.open(run_.metrics_path, step_ > 0 ? std::ios::app : std::ios::trunc);
+    if (!metrics_) {
+      throw_errno("open", run_.metrics_path);
+    }
+    summary_.metrics = run_.metrics_path;
+  }
+
+  StepRecord one_step() {
+    const int64_t first_sample = step_ * config_.global_batch_size;
+    const auto length = static_cast<size_t>(config_.seq_len);
+    StepResult result;
+    try {
+      result = engine_.forward_backward([&](int64_t row, int32_t* tokens, int32_t* targets) {
+        rows_.train_row(first_sample + row, {{tokens, length}, {targets, length}});
+      });
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kNonFinite) {
+        throw_error(error.code(), "step {}: {}", step_ + 1, error.message());
+      }
+      throw;
+    }
+    ++step_;
+    const double lr = run_.lr.at(step_);
+    engine_.update(lr, step_, result.grad_norm);
+    StepRecord record = summarise_step(exchange(), run_.engine.layout);
+    record.step = step_;
+    record.loss = result.loss;
+    record.grad_norm = result.grad_norm;
+    record.lr = lr;
+    record.tokens = config_.global_batch_size * config_.seq_len;
+    record.mfu = record.tokens_per_s() * model_flops_per_token(run_.engine.model, config_.seq_len) /
+                 summary_.gemm_peak_flops;
+    const bool due = config_.eval_every > 0 && step_ % config_.eval_every == 0;
+    if ((due || step_ == config_.steps) && rows_.num_val_rows() > 0) {
+      record.val_loss = validate();
+    }
+    if (metrics_.is_open()) {
+      metrics_ << metrics_line(record) << std::flush;
+    }
+    return record;
+  }
+
+  // Tells the others about this rank's step; decides together whether to stop.
+  std::vector<RankStep> exchange() {
+    const StepTimes& times = engine_.times();
+    const auto wait = [&](Wait kind) { return times.waits[static_cast<size_t>(kind)]; };
+    const RankStep mine{.total_s = times.total_s,
+                        .tensor_wait_s = wait(Wait::kTensor),
+                        .data_wait_s = wait(Wait::kData),
+                        .pipeline_wait_s = wait(Wait::kPipeline),
+                        .control_wait_s = wait(Wait::kControl),
+                        .optimizer_s = times.optimizer_s,
+                        .stop_signal = stop_signal()};
+    std::vector<RankStep> ranks;
+    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
+      ranks.push_back(from_bytes<RankStep>(bytes));
+      stopping_ = stopping_ || ranks.back().stop_signal != 0;
+    }
+    return ranks;
+  }
+
+  double validate() {
+    const auto length = static_cast<size_t>(config_.seq_len);
+    const int64_t batches =
+        std::min(config_.eval_batches, (rows_.num_val_rows() + config_.global_batch_size - 1) /
+                                           config_.global_batch_size);
+    double sum = 0;
+    int64_t tokens = 0;
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      const StepResult result =
+          engine_.evaluate([&](int64_t row, int32_t* row_tokens, int32_t* targets) {
+            const int64_t index = batch * config_.global_batch_size + row;
+            if (index < rows_.num_val_rows()) {
+              rows_.val_row(index, {{row_tokens, length}, {targets, length}});
+            }
+          });
+      sum += result.loss * static_cast<double>(result.target_tokens);
+      tokens += result.target_tokens;
+    }
+    return tokens > 0 ? sum / static_cast<double>(tokens) : -1;
+  }
+
+  void note(const StepRecord& record, bool is_first) {
+    if (is_first) {
+      summary_.first_loss = record.loss;
+    }
+    summary_.last_loss = record.loss;
+    summary_.last_step = record.step;
+    if (record.val_loss >= 0) {
+      summary_.val_loss = record.val_loss;
+    }
+    // The first step also warms caches and allocators up.
+    if (is_first && step_ < config_.steps) {
+      return;
+    }
+    tokens_ += static_cast<double>(record.tokens);
+    seconds_ += record.time_s;
+    ++steps_timed_;
+    summary_.compute_s += record.compute_s;
+    summary_.exposed_comm_s += record.exposed_comm_s;
+    summary_.bubble_s += record.bubble_s;
+    summary_.control_s += record.control_s;
+    summary_.optimizer_s += record.optimizer_s;
+  }
+
+  void save_if_due() {
+    if (!saver_) {
+      return;
+    }
+    saver_->poll();
+    const bool due = config_.save_every > 0 && step_ % config_.save_every == 0;
+    if (due || step_ == config_.steps || stopping_) {
+      if (stopping_ && peer_lost()) {
+        throw_error(ErrorCode::kComm,
+                    "asked to stop after a peer was lost: no checkpoint is "
+                    "written; resume from the previous one");
+      }
+      saver_->save(meta());
+    }
+  }
+
+  void finish() {
+    engine_.optimizer().wait_all();
+    if (saver_) {
+      saver_->finish();
+      summary_.checkpoint = saver_->last_path();
+    }
+    summary_.stopped = stopping_;
+    if (seconds_ > 0) {
+      const auto steps = static_cast<double>(steps_timed_);
+      for (double* part : {&summary_.compute_s, &summary_.exposed_comm_s, &summary_.bubble_s,
+                           &summary_.control_s, &summary_.optimizer_s}) {
+        *part /= steps;
+      }
+      summary_.tokens_per_s = tokens_ / seconds_;
+      summary_.mfu = summary_.tokens_per_s *
+                     model_flops_per_token(run_.engine.model, config_.seq_len) /
+                     summary_.gemm_peak_flops;
+    }
+    const MemoryLedger::Totals mine = engine_.context().device().ledger().totals();
+    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
+      summary_.memory.push_back(from_bytes<MemoryLedger::Totals>(bytes));
+    }
+    if (!config_.trace.empty()) {
+      write_trace();
+    }
+  }
+
+  void write_trace() {
+    std::vector<std::vector<TraceSpan>> spans;
+    const std::string mine = encode_spans(engine_.context().recorder().take_spans());
+    for (const std::string& bytes : engine_.context().all().gather_bytes(mine)) {
+      spans.push_back(decode_spans(bytes));
+    }
+    if (is_root_) {
+      write_file_atomic(config_.trace, chrome_trace(spans));
+      summary_.trace = config_.trace;
+    }
+  }
+
+  const TrainRun& run_;
+  const TrainConfig& config_;
+  const RowSource& rows_;
+  Engine engine_;
+  bool is_root_;
+  std::optional<CheckpointSaver> saver_;
+  std::ofstream metrics_;
+  int64_t step_ = 0;  // done
+  bool stopping_ = false;
+  double tokens_ = 0, seconds_ = 0;
+  int64_t steps_timed_ = 0;
+  TrainSummary summary_;
+};
+
+}  // namespace
+
+TrainSummary run_training(const TrainRun& run) {
+  const std::unique_ptr<RowSource> rows = open_rows(run);
+  if (!run.config.out.empty()) {
+    std::error_code failure;
+    std::filesystem::create_directories(run.config.out, failure);
+    if (failure) {
+      throw_error(ErrorCode::kIo, "cannot create the run directory '{}': {}; choose another --out",
+                  run.config.out, failure.message());
+    }
+  }
+  RankRunnerOptions options;
+  options.ranks = run.world_size;
+  options.device = run.config.device;
+  options.threads_per_rank = run.threads_per_rank;
+  options.comm.deadline_s = run.config.deadline_s;
+  options.run_dir = run.config.out;
+  TrainSummary summary;
+  run_ranks(options, [&](World& world) {
+    Trainer trainer(run, *rows, world);
+    TrainSummary mine = trainer.run();
+    if (world.rank() == 0) {
+      summary = std::move(mine);
+    }
+  });
+  return summary;
+}
+
+}  // namespace plait
