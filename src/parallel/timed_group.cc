@@ -102,8 +102,8 @@ class TimedGroup final : public ProcessGroup {
       note_blocking(operation, start);
       return work;
     }
-    return Work(std::make_shared<TimedWork>(std::move(work), wait_, span_name(operation),
-                                            recorder_));
+    return Work(
+        std::make_shared<TimedWork>(std::move(work), wait_, span_name(operation), recorder_));
   }
 
   // Only built while tracing: a string a call would cost more than small collectives.

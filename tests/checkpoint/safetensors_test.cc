@@ -133,8 +133,8 @@ TEST(Safetensors, BadHeadersAreNamed) {
 }
 
 TEST(Safetensors, OffsetPointsAtTheFault) {
-  const std::string header =
-      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[true]}})";
+  const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                             R"("b":{"dtype":"F32","shape":[true]}})";
   const size_t fault = header.find("true");
   try {
     parse(safetensors_bytes(header, std::string(8, 'x')));

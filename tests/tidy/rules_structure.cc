@@ -217,7 +217,7 @@ Findings check_dead_headers(const Tree& tree) {
 Findings check_listed_sources(const Tree& tree) {
   Findings findings;
   for (const TextFile& file : tree) {
-    const bool watched = is_below(file.path, {"src/", "tests/", "bench/"});
+    const bool watched = is_below(file.path, {"src/", "tests/", "bench/", "fuzz/"});
     if (watched && file.path.ends_with(".cc") && !is_listed(tree, file.path)) {
       findings.push_back({file.path, 0,
                           "no CMakeLists.txt lists this file; add it to its folder's, or remove "

@@ -69,7 +69,7 @@ const std::vector<std::string>& heavy_headers() {
 }
 
 const std::vector<BannedToken>& banned_tokens() {
-  const std::vector<std::string> programs = {"src/cli/", "tests/", "bench/"};
+  const std::vector<std::string> programs = {"src/cli/", "tests/", "bench/", "fuzz/"};
   static const std::vector<BannedToken> tokens = {
       {"std::cout", "return the text, or log through base/log.h", programs},
       {"printf(", "return the text, or log through base/log.h", programs},

@@ -125,7 +125,7 @@ Tree read_tree(const std::string& root) {
     }
   }
   for (const char* folder :
-       {"src", "tests", "bench", "docs", "cmake", "scripts", "tools", "examples", ".ci"}) {
+       {"src", "tests", "bench", "fuzz", "docs", "cmake", "scripts", "tools", "examples", ".ci"}) {
     const fs::path top = fs::path(root) / folder;
     if (!fs::exists(top)) {
       continue;
@@ -139,7 +139,7 @@ Tree read_tree(const std::string& root) {
   std::sort(paths.begin(), paths.end());
   Tree tree;
   for (const std::string& path : paths) {
-    if (is_text(path) && !path.starts_with("tests/data/")) {
+    if (is_text(path) && !is_below(path, {"tests/data/", "fuzz/corpus/"})) {
       tree.push_back(make_text_file(path, read_file(root + "/" + path)));
     }
   }

@@ -31,7 +31,7 @@ using Findings = std::vector<Finding>;
 TextFile make_text_file(std::string path, std::string_view content);
 
 // Sources, tests, benchmarks, docs, scripts and build files below `root`, sorted by path. Leaves
-// out tests/data and whatever is not a text file of a known kind.
+// out test data and whatever is not a text file of a known kind.
 Tree read_tree(const std::string& root);
 
 bool is_cpp(const TextFile& file);

@@ -19,8 +19,7 @@ TEST_P(GoldenTest, AgreesWithTransformers) {
   const GoldenReport report = verify_golden(options);
   EXPECT_GT(report.parts.size(), 10U);
   for (const GoldenPart& part : report.parts) {
-    EXPECT_TRUE(part.passed()) << part.name << ": error " << part.error << ", limit "
-                               << part.limit;
+    EXPECT_TRUE(part.passed()) << part.name << ": error " << part.error << ", limit " << part.limit;
   }
 }
 

@@ -38,11 +38,11 @@ void PipelineRunner::send(ProcessGroup& group, int peer, Tensor tensor) {
 void PipelineRunner::record(const Action& action, double begin_s) {
   StepRecorder& recorder = context_.recorder();
   if (recorder.tracing()) {
-    recorder.add_span({.name = fmt::format("{} {}.{}", action_name(action.kind), action.chunk,
-                                           action.microbatch),
-                       .lane = TraceLane::kCompute,
-                       .begin_s = begin_s,
-                       .end_s = now_s()});
+    recorder.add_span(
+        {.name = fmt::format("{} {}.{}", action_name(action.kind), action.chunk, action.microbatch),
+         .lane = TraceLane::kCompute,
+         .begin_s = begin_s,
+         .end_s = now_s()});
   }
 }
 
