@@ -1,5 +1,6 @@
 #include "train/engine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -35,6 +36,16 @@ T unpack(const std::string& bytes) {
 }
 
 }  // namespace
+
+void LossScale::update(bool overflow) {
+  if (overflow) {
+    scale /= 2;
+    good_steps = 0;
+  } else if (++good_steps == kGrowthInterval) {
+    scale = std::min(2 * scale, kScaleMax);
+    good_steps = 0;
+  }
+}
 
 Engine::Engine(const EngineConfig& config, World& world)
     : config_(config),
@@ -118,13 +129,22 @@ StepResult Engine::forward_backward(const RowReader& read) {
   }
   store_.device().stream().zero(store_.grads().ptr(), store_.grads().bytes());
   reducer_.begin_step();
-  model_.set_batch(loaded.microbatches, 1.0F / static_cast<float>(loaded.target_tokens));
+  const bool scaled = config_.compute_dtype == DType::kF16;
+  applied_scale_ = scaled ? loss_scale_.scale : 1.0;
+  model_.set_batch(loaded.microbatches,
+                   static_cast<float>(applied_scale_ / static_cast<double>(loaded.target_tokens)));
   runner_.run(model_);
   reducer_.finish();
   result.loss = world_loss(model_.loss_sum()) / static_cast<double>(loaded.target_tokens);
-  result.grad_norm = optimizer_.global_grad_norm();
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+  result.grad_norm = optimizer_.global_grad_norm() / applied_scale_;
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  // Below a scale of 1 overflow is not the scale's fault.
+  result.overflow = scaled && std::isfinite(result.loss) && !finite && applied_scale_ >= 1;
+  if (!finite && !result.overflow) {
     report_non_finite(read, result);
+  }
+  if (scaled) {
+    loss_scale_.update(result.overflow);
   }
   times_ = {.total_s = now_s() - start, .waits = context_.recorder().waits(), .optimizer_s = 0};
   return result;
@@ -132,10 +152,10 @@ StepResult Engine::forward_backward(const RowReader& read) {
 
 void Engine::update(double lr, int64_t step, double grad_norm) {
   const double start = now_s();
-  double scale = 1;
+  double scale = 1 / applied_scale_;
   if (config_.clip_grad_norm > 0) {
     // As torch.nn.utils.clip_grad_norm_.
-    scale = std::min(1.0, config_.clip_grad_norm / (grad_norm + 1e-6));
+    scale *= std::min(1.0, config_.clip_grad_norm / (grad_norm + 1e-6));
   }
   optimizer_.step({.lr = lr, .grad_scale = scale, .step = step});
   times_.optimizer_s = now_s() - start;
@@ -149,7 +169,8 @@ StepResult Engine::evaluate(const RowReader& read) {
   const double sum = world_loss(model_.loss_sum());
   return {.loss = sum / static_cast<double>(std::max<int64_t>(loaded.target_tokens, 1)),
           .grad_norm = 0,
-          .target_tokens = loaded.target_tokens};
+          .target_tokens = loaded.target_tokens,
+          .overflow = false};
 }
 
 void Engine::report_non_finite(const RowReader& read, const StepResult& result) {

@@ -33,8 +33,22 @@ using RowReader = std::function<void(int64_t row, int32_t* tokens, int32_t* targ
 
 struct StepResult {
   double loss = 0;       // mean over the target tokens of the global batch
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;  // before clipping; of the unscaled gradients
   int64_t target_tokens = 0;
+  bool overflow = false;  // fp16: the scaled gradients left the range; the step must be skipped
+};
+
+// fp16 gradients are multiplied by `scale` so that small ones do not vanish: halved when they
+// overflow, doubled after `growth_interval` good steps (Micikevicius et al. 2018; torch's
+// GradScaler has the same constants). 1 and unchanged for other types.
+struct LossScale {
+  double scale = 65536;
+  int64_t good_steps = 0;
+  static constexpr int64_t kGrowthInterval = 2000;
+  static constexpr double kScaleMax = 16777216;
+
+  // After a step, on every rank alike.
+  void update(bool overflow);
 };
 
 // Wall seconds of one step on this rank.
@@ -58,8 +72,13 @@ class Engine {
   // Errors: kNonFinite naming step-independent facts: rank and layer.
   StepResult forward_backward(const RowReader& read);
 
-  // Clips and applies the gradients. `step` counts from 1. Collective.
+  // Clips and applies the gradients of a step that did not overflow. `step` counts from 1.
+  // Collective.
   void update(double lr, int64_t step, double grad_norm);
+
+  // fp16 only: part of what a checkpoint must keep.
+  const LossScale& loss_scale() const { return loss_scale_; }
+  void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
 
   // Loss of a batch without gradients (grad_norm 0; loss 0 without target tokens). Collective.
   StepResult evaluate(const RowReader& read);
@@ -91,6 +110,8 @@ class Engine {
   Transformer model_;
   PipelineRunner runner_;
   StepTimes times_;
+  LossScale loss_scale_;
+  double applied_scale_ = 1;  // in the gradients of the last forward_backward
 };
 
 }  // namespace plait

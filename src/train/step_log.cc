@@ -92,6 +92,10 @@ std::string metrics_line(const StepRecord& record) {
     json["slowest_rank"] = record.slowest_rank;
     json["slowest_factor"] = record.slowest_factor;
   }
+  if (record.loss_scale > 0) {
+    json["loss_scale"] = record.loss_scale;
+    json["skipped"] = record.overflow;
+  }
   if (record.val_loss >= 0) {
     json["val_loss"] = record.val_loss;
     json["val_perplexity"] = std::exp(record.val_loss);

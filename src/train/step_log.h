@@ -35,6 +35,8 @@ struct StepRecord {
   int slowest_rank = -1;      // -1: nobody stands out
   double slowest_factor = 1;  // its compute time over the median of the ranks of its stage
   double val_loss = -1;       // < 0: no validation after this step
+  double loss_scale = 0;      // fp16; 0: none
+  bool overflow = false;      // fp16: the step was skipped
 
   double tokens_per_s() const { return static_cast<double>(tokens) / time_s; }
 };

@@ -17,7 +17,7 @@ std::vector<TrainOption> train_options(TrainConfig& c) {
   return {
       {"model", "model", "HF config.json, or a directory with one", &c.model},
       {"model", "finetune", "start from the weights of the model directory", &c.finetune},
-      {"model", "precision", "f32, or bf16 with f32 masters", &c.precision},
+      {"model", "precision", "f32, bf16, or fp16 with loss scaling", &c.precision},
       {"model", "vocab_multiple", "pad the vocabulary to a multiple of this times tp",
        &c.vocab_multiple},
       {"data", "data", "PREFIX of a .bin/.idx pair, or a .jsonl file of input_ids and labels",

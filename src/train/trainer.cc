@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_full.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/hf_import.h"
@@ -100,7 +101,17 @@ class Trainer {
   CheckpointMeta meta() const {
     return {.step = step_,
             .tokens_seen = step_ * config_.global_batch_size * config_.seq_len,
-            .seed = static_cast<uint64_t>(config_.seed)};
+            .seed = static_cast<uint64_t>(config_.seed),
+            .extra = dump_json({{"loss_scale", engine_.loss_scale().scale},
+                                {"loss_scale_good_steps", engine_.loss_scale().good_steps}})};
+  }
+
+  void restore_extra(const std::string& extra) {
+    const Json json = parse_json(extra, "checkpoint");
+    if (json.is_object() && json.contains("loss_scale")) {
+      engine_.set_loss_scale({.scale = json.value("loss_scale", 65536.0),
+                              .good_steps = json.value("loss_scale_good_steps", int64_t{0})});
+    }
   }
 
   void load_weights() {
@@ -113,6 +124,7 @@ class Trainer {
       const auto loaded = load_latest(state(), run_.checkpoint_dir);
       if (loaded) {
         step_ = loaded->meta.step;
+        restore_extra(loaded->meta.extra);
         summary_.first_step = step_;
         if (loaded->meta.seed != static_cast<uint64_t>(config_.seed)) {
           throw_error(ErrorCode::kInvalidArgument,
@@ -188,12 +200,18 @@ class Trainer {
     }
     ++step_;
     const double lr = run_.lr.at(step_);
-    engine_.update(lr, step_, result.grad_norm);
+    if (!result.overflow) {
+      engine_.update(lr, step_, result.grad_norm);
+    }
     StepRecord record = summarise_step(exchange(), run_.engine.layout);
     record.step = step_;
     record.loss = result.loss;
     record.grad_norm = result.grad_norm;
     record.lr = lr;
+    record.overflow = result.overflow;
+    if (run_.engine.compute_dtype == DType::kF16) {
+      record.loss_scale = engine_.loss_scale().scale;
+    }
     record.tokens = config_.global_batch_size * config_.seq_len;
     record.mfu = record.tokens_per_s() * model_flops_per_token(run_.engine.model, config_.seq_len) /
                  summary_.gemm_peak_flops;
