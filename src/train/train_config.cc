@@ -113,9 +113,10 @@ DType parse_precision(const std::string& name) {
   if (name == "bf16") {
     return DType::kBF16;
   }
-  throw_error(
-      name == "fp16" || name == "f16" ? ErrorCode::kNotImplemented : ErrorCode::kInvalidArgument,
-      "precision={}: allowed are f32 and bf16", name);
+  if (name == "fp16") {
+    return DType::kF16;
+  }
+  throw_error(ErrorCode::kInvalidArgument, "precision={}: allowed are f32, bf16 and fp16", name);
 }
 
 MemoryEstimate estimate(const TrainRun& run) {
