@@ -18,6 +18,7 @@ namespace {
 
 // Elements per block: accumulators stay in the first-level cache.
 constexpr int64_t kBlock = 1024;
+constexpr int64_t kFew = 8;
 
 struct F32 {
   using Stored = float;
@@ -120,10 +121,30 @@ inline void combine(T* acc, const T* x, int64_t n) {
   }
 }
 
+// The same for a handful of elements into one destination, where setting blocks up costs more than
+// the sum.
+template <typename Codec, bool kIsMax>
+void reduce_few(const ReduceArgs& args) {
+  using Stored = typename Codec::Stored;
+  for (int64_t i = 0; i < args.count; ++i) {
+    typename Codec::Accumulator acc;
+    typename Codec::Accumulator next;
+    Codec::load(reinterpret_cast<const Stored*>(args.sources[0]) + i, &acc, 1);
+    for (size_t s = 1; s < args.sources.size(); ++s) {
+      Codec::load(reinterpret_cast<const Stored*>(args.sources[s]) + i, &next, 1);
+      combine<typename Codec::Accumulator, kIsMax>(&acc, &next, 1);
+    }
+    Codec::store(&acc, reinterpret_cast<Stored*>(args.destinations[0]) + i, 1);
+  }
+}
+
 template <typename Codec, bool kIsMax>
 void reduce_blocks(const ReduceArgs& args) {
   using Stored = typename Codec::Stored;
   using Accumulator = typename Codec::Accumulator;
+  if (args.count <= kFew && args.destinations.size() == 1) {
+    return reduce_few<Codec, kIsMax>(args);
+  }
   alignas(64) Accumulator acc[kBlock];
   alignas(64) Accumulator next[kBlock];
   for (int64_t begin = 0; begin < args.count; begin += kBlock) {

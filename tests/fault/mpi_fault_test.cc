@@ -26,8 +26,8 @@ constexpr int kRanks = 3;
 class Job {
  public:
   Job(const std::string& mode, double deadline_s, bool with_recovery) {
-    char pattern[] = "/tmp/plait-fault-XXXXXX";
-    run_dir_ = mkdtemp(pattern);
+    std::string pattern = testing::TempDir() + "plait-fault-" + std::string(6, 'X');
+    run_dir_ = mkdtemp(pattern.data());
     int fds[2];
     EXPECT_EQ(pipe(fds), 0);
     process_ = fork();

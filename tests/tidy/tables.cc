@@ -78,7 +78,10 @@ const std::vector<BannedToken>& banned_tokens() {
        {"src/base/error.cc", "src/base/log.cc", "src/cli/", "tests/", "bench/"}},
       {"std::cerr", "log through base/log.h", programs},
       {"exit(", "throw Error; only the command line ends the process", programs},
-      {"_exit(", "throw Error; only the command line ends the process", programs},
+      // The side channel's thread ends a process whose other threads are stuck in MPI.
+      {"_exit(",
+       "throw Error; only the command line ends the process",
+       {"src/comm/mpi/side_channel.cc", "src/cli/", "tests/", "bench/"}},
       {"getenv(",
        "take the value as an option; the environment is read at few listed places",
        {"src/base/cpu_info.cc", "src/comm/rank_runner.cc", "src/comm/mpi/",
@@ -94,7 +97,10 @@ const std::vector<BannedToken>& banned_tokens() {
       {"sleep_for",
        "wait on what ends the wait, with a deadline",
        {"src/device/guard/guard_stream.cc", "tests/", "bench/"}},
-      {"usleep(", "wait on what ends the wait, with a deadline", {"tests/", "bench/"}},
+      // MPI has nothing to sleep on.
+      {"usleep(",
+       "wait on what ends the wait, with a deadline",
+       {"src/comm/mpi/", "tests/", "bench/"}},
       {"system(", "call the library function", {"tests/", "bench/"}},
   };
   return tokens;
@@ -105,7 +111,10 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/base/file.cc", "removes the unfinished file, then rethrows"},
       {"src/base/json.cc", "turns the JSON library's exceptions into Error"},
       {"src/checkpoint/hf_weights.cc", "turns the JSON library's exceptions into Error"},
+      {"src/comm/fault.cc", "a report that cannot be written must not hide the fault"},
       {"src/comm/local/local_world.cc", "entry point of a rank's thread"},
+      {"src/comm/mpi/mpi_transfers.cc", "a destructor that waits must not throw"},
+      {"src/comm/mpi/mpi_world.cc", "entry point of a rank"},
       {"src/comm/progress_thread.cc", "entry point of the progress thread"},
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -23,16 +24,29 @@
 
 namespace plait {
 
-// Bytes of data that travel inside a slot.
-constexpr int64_t kSlotBytes = 4096;
+// Bytes of data that fit into a slot.
+constexpr int64_t kSlotBytes = 4080;
+// What is put there between spinning ranks: beyond this, writing the slot's cache lines costs more
+// than a second exchange. Between sleeping ranks an exchange is a context switch, so all is used.
+constexpr int64_t kSpinningSlotBytes = 112;
 
 struct alignas(128) Slot {
+  struct Pointers {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+    int64_t bytes = 0;
+  };
   std::atomic<uint64_t> posted{0};  // sequence number whose arguments are here
   uint64_t signature = 0;           // operation, dtype and count: must agree between ranks
-  std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  int64_t bytes = 0;
-  std::byte data[kSlotBytes];  // its first bytes share the cache line of `posted`
+  // The data or, as bytes, Pointers; the first 48 bytes share the cache line of `posted`.
+  std::byte data[kSlotBytes];
+
+  void set_pointers(const Pointers& pointers) { std::memcpy(data, &pointers, sizeof(pointers)); }
+  Pointers pointers() const {
+    Pointers result;
+    std::memcpy(&result, data, sizeof(result));
+    return result;
+  }
 };
 
 // One send or receive. Its owner's thread waits on the owner's bell.

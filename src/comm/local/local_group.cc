@@ -33,6 +33,9 @@ LocalGroup::LocalGroup(std::shared_ptr<GroupState> state, int group_rank, Device
       world_rank_(state_->ranks()[static_cast<size_t>(group_rank)]),
       device_(device),
       record_(state_->record(group_rank)),
+      slot_bytes_(state_->spins() ? kSpinningSlotBytes : kSlotBytes),
+      sources_(static_cast<size_t>(size_)),
+      destinations_(static_cast<size_t>(size_)),
       transfers_(state_, group_rank, device) {}
 
 LocalGroup::~LocalGroup() = default;
@@ -143,16 +146,15 @@ void LocalGroup::execute(const Operation& operation, double spin_s) {
 
 void LocalGroup::all_reduce_now(const Operation& operation) {
   const auto n = static_cast<size_t>(size_);
-  std::vector<const std::byte*> sources(n);
   const int64_t bytes = operation.bytes();
-  if (bytes <= kSlotBytes) {
+  if (bytes <= slot_bytes_) {
     copy_bytes(data_of(rank_), operation.input, bytes);
     exchange(operation);
     for (size_t i = 0; i < n; ++i) {
-      sources[i] = data_of(static_cast<int>(i));
+      sources_[i] = data_of(static_cast<int>(i));
     }
     std::byte* const destination = operation.output;
-    reduce_in_order({sources, {&destination, 1}, operation.count, operation.dtype, operation.op});
+    reduce_in_order({sources_, {&destination, 1}, operation.count, operation.dtype, operation.op});
     return;
   }
   // Rank r reduces part r of everybody's buffer and stores the result into everybody's buffer: no
@@ -164,19 +166,19 @@ void LocalGroup::all_reduce_now(const Operation& operation) {
   const int64_t begin = std::min(operation.count, part * rank_);
   const int64_t count = std::min(part, operation.count - begin);
   begin_touching();
-  std::vector<std::byte*> destinations(n);
   for (size_t i = 0; i < n; ++i) {
-    destinations[i] = slot(static_cast<int>(i)).output + begin * operation.element_bytes();
-    sources[i] = destinations[i];
+    destinations_[i] =
+        slot(static_cast<int>(i)).pointers().output + begin * operation.element_bytes();
+    sources_[i] = destinations_[i];
   }
-  reduce_in_order({sources, destinations, count, operation.dtype, operation.op});
+  reduce_in_order({sources_, destinations_, count, operation.dtype, operation.op});
   end_touching();
   leave(operation);
 }
 
 void LocalGroup::reduce_scatter_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
-  const bool is_small = bytes * size_ <= kSlotBytes;
+  const bool is_small = bytes * size_ <= slot_bytes_;
   if (is_small) {
     copy_bytes(data_of(rank_), operation.input, bytes * size_);
   } else {
@@ -186,12 +188,12 @@ void LocalGroup::reduce_scatter_now(const Operation& operation) {
   if (!is_small) {
     begin_touching();
   }
-  std::vector<const std::byte*> sources(static_cast<size_t>(size_));
   for (int i = 0; i < size_; ++i) {
-    sources[static_cast<size_t>(i)] = (is_small ? data_of(i) : slot(i).input) + bytes * rank_;
+    sources_[static_cast<size_t>(i)] =
+        (is_small ? data_of(i) : slot(i).pointers().input) + bytes * rank_;
   }
   std::byte* const destination = operation.output;
-  reduce_in_order({sources, {&destination, 1}, operation.count, operation.dtype, operation.op});
+  reduce_in_order({sources_, {&destination, 1}, operation.count, operation.dtype, operation.op});
   if (!is_small) {
     end_touching();
     leave(operation);
@@ -200,7 +202,7 @@ void LocalGroup::reduce_scatter_now(const Operation& operation) {
 
 void LocalGroup::all_gather_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
-  const bool is_small = bytes <= kSlotBytes;
+  const bool is_small = bytes <= slot_bytes_;
   if (is_small) {
     copy_bytes(data_of(rank_), operation.input, bytes);
   } else {
@@ -214,7 +216,8 @@ void LocalGroup::all_gather_now(const Operation& operation) {
   }
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;
-    copy_bytes(operation.output + bytes * peer, is_small ? data_of(peer) : slot(peer).input, bytes);
+    copy_bytes(operation.output + bytes * peer,
+               is_small ? data_of(peer) : slot(peer).pointers().input, bytes);
   }
   if (!is_small) {
     end_touching();
@@ -224,7 +227,7 @@ void LocalGroup::all_gather_now(const Operation& operation) {
 
 void LocalGroup::broadcast_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
-  const bool is_small = bytes <= kSlotBytes;
+  const bool is_small = bytes <= slot_bytes_;
   if (is_small && rank_ == operation.root) {
     copy_bytes(data_of(rank_), operation.input, bytes);
   } else if (!is_small) {
@@ -238,14 +241,14 @@ void LocalGroup::broadcast_now(const Operation& operation) {
     return;
   }
   begin_touching();
-  copy_bytes(operation.output, slot(operation.root).input, bytes);
+  copy_bytes(operation.output, slot(operation.root).pointers().input, bytes);
   end_touching();
   leave(operation);
 }
 
 void LocalGroup::all_to_all_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
-  const bool is_small = bytes * size_ <= kSlotBytes;
+  const bool is_small = bytes * size_ <= slot_bytes_;
   if (is_small) {
     copy_bytes(data_of(rank_), operation.input, bytes * size_);
   } else {
@@ -257,7 +260,7 @@ void LocalGroup::all_to_all_now(const Operation& operation) {
   }
   for (int step = 0; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;
-    const std::byte* source = is_small ? data_of(peer) : slot(peer).input;
+    const std::byte* source = is_small ? data_of(peer) : slot(peer).pointers().input;
     copy_bytes(operation.output + bytes * peer, source + bytes * rank_, bytes);
   }
   if (!is_small) {
@@ -272,12 +275,11 @@ void LocalGroup::gather_bytes_now(const std::string& mine, std::vector<std::stri
   record_.begin(operation.kind, ++sequence_);
   std::string copy = mine;
   operation.input = reinterpret_cast<std::byte*>(copy.data());
-  post_pointers(operation);
-  slot(rank_).bytes = static_cast<int64_t>(copy.size());
+  slot(rank_).set_pointers({operation.input, nullptr, static_cast<int64_t>(copy.size())});
   exchange(operation);
   begin_touching();
   for (int i = 0; i < size_; ++i) {
-    const Slot& from = slot(i);
+    const Slot::Pointers from = slot(i).pointers();
     (*all)[static_cast<size_t>(i)].assign(reinterpret_cast<const char*>(from.input),
                                           static_cast<size_t>(from.bytes));
   }
@@ -287,9 +289,7 @@ void LocalGroup::gather_bytes_now(const std::string& mine, std::vector<std::stri
 }
 
 void LocalGroup::post_pointers(const Operation& operation) {
-  Slot& mine = slot(rank_);
-  mine.input = operation.input;
-  mine.output = operation.output;
+  slot(rank_).set_pointers({operation.input, operation.output, 0});
 }
 
 void LocalGroup::exchange(const Operation& operation) {

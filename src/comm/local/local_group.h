@@ -72,9 +72,13 @@ class LocalGroup final : public ProcessGroup {
   const int world_rank_;
   Device& device_;
   OperationRecord& record_;
+  const int64_t slot_bytes_;  // up to here data travels in slots
   uint64_t sequence_ = 0;
   uint64_t num_leaves_ = 0;
   double spin_s_ = 0;  // of the operation that runs
+  // Scratch of the reductions: by group rank.
+  std::vector<const std::byte*> sources_;
+  std::vector<std::byte*> destinations_;
   std::atomic<bool> cancelled_{false};
   LocalTransfers transfers_;
   std::unique_ptr<ProgressThread> progress_;

@@ -14,10 +14,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <random>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/rng.h"
 #include "comm/fault.h"
 #include "comm/mpi/tcp.h"
 #include "comm/op_state.h"
@@ -118,8 +118,7 @@ SideChannelAddress SideChannel::listen() {
     throw_error(ErrorCode::kUnavailable, "rank 0 cannot listen for the side channel: {}",
                 std::strerror(errno));
   }
-  std::random_device random;
-  token_ = (static_cast<uint64_t>(random()) << 32) | random();
+  token_ = random_bits(static_cast<uint64_t>(now_s() * 1e9), static_cast<uint64_t>(getpid()), 0);
   return {own_addresses(), ntohs(address.sin_port), token_};
 }
 
