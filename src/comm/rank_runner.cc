@@ -15,6 +15,11 @@ namespace {
 constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                           "SLURM_STEP_NUM_TASKS"};
 
+int positive_int(const char* text) {
+  const int value = std::atoi(text);
+  return value > 0 ? value : 1;
+}
+
 }  // namespace
 
 bool under_mpi_launcher() {
@@ -29,11 +34,15 @@ bool under_mpi_launcher() {
 int launcher_world_size() {
   for (const char* name : kSizeVariables) {
     if (const char* value = std::getenv(name)) {
-      const int size = std::atoi(value);
-      return size > 0 ? size : 1;
+      return positive_int(value);
     }
   }
   return 1;
+}
+
+int launcher_local_size() {
+  const char* value = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return value != nullptr ? positive_int(value) : 1;
 }
 
 void run_ranks(const RankRunnerOptions& options, const std::function<void(World&)>& body) {

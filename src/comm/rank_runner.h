@@ -24,6 +24,9 @@ bool under_mpi_launcher();
 // World size that the launcher gave, or 1. Reads the environment only.
 int launcher_world_size();
 
+// Ranks that the launcher started on this host; 1 if it does not say (only mpirun does).
+int launcher_local_size();
+
 // Calls body(world) once per rank of this process. A rank that throws aborts the world; the first
 // error (not those of ranks that were only told to stop) is rethrown after all ranks have ended.
 // Threads spin in waits only while ranks * threads <= cores.

@@ -202,8 +202,7 @@ TrainRun resolve_train_run(const TrainConfig& config) {
   run.world_size = engine.layout.world_size();
   run.local_ranks = run.world_size;
   if (launched) {
-    const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    run.local_ranks = local != nullptr ? std::max(1, std::atoi(local)) : 1;
+    run.local_ranks = launcher_local_size();
   }
   run.threads_per_rank = config.threads_per_rank > 0
                              ? static_cast<int>(std::min<int64_t>(config.threads_per_rank, 1024))

@@ -137,7 +137,7 @@ TEST(BannedTokens, OnlyInCodeAndOutsideTheirPlaces) {
   EXPECT_EQ(lines(check, "src/a/x.cc", "// exit(1)\nf(\"exit(\");\non_exit(1);\n"), Lines());
   EXPECT_EQ(lines(check, "src/a/x.cc", "std::snprintf(a, 1, b);\nstd::printf(b);\n"), Lines({2}));
   EXPECT_EQ(lines(check, "src/a/x.cc", "for (int i : std::views::iota(0, 3)) {\n"), Lines({1}));
-  EXPECT_EQ(lines(check, "docs/x.md", "TODO(#3): a\nFIXME\n"), Lines({2}));
+  EXPECT_EQ(lines(check, "docs/x.md", "TODO(#3): a\nFIXME\n/tmp/x-XXXXXX\nXXX\n"), Lines({2, 4}));
 }
 
 TEST(CatchSites, OnlyListedOnes) {
