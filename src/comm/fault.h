@@ -7,9 +7,9 @@
 
 namespace plait {
 
-// True once this process knows that a rank was lost or has failed (its own included). A SIGTERM that
-// arrives then (Open MPI sends one to the survivors) must not start anything collective, such as a
-// checkpoint. Async-signal-safe.
+// True once this process knows that a rank was lost or has failed (its own included). A SIGTERM
+// that arrives then (Open MPI sends one to the survivors) must not start anything collective, such
+// as a checkpoint. Async-signal-safe.
 bool peer_lost();
 void set_peer_lost();
 
