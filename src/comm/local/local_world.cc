@@ -24,7 +24,7 @@ namespace plait {
 namespace {
 
 // Longer waits than this are not worth a core; waking up costs tens of microseconds.
-constexpr double kSpinS = 2e-3;
+constexpr double kSpinS = 3e-4;
 constexpr double kDeviceSpinUs = 50;
 
 class LocalWorld final : public World {
