@@ -79,7 +79,7 @@ void mask_diagonal(float* scores) {
 }
 
 // Turns scores into probabilities relative to the new maximum, and rescales what was summed before.
-// Keys from `lanes beyond the query's vector` on are skipped on the diagonal.
+// On the diagonal, keys beyond the vector that holds the query are zero already and skipped.
 void softmax_tile(const Head& head, bool diagonal) {
   HWY_ALIGN float corrections[kTile];
   for (int64_t query = 0; query < kTile; query += lanes()) {
