@@ -440,6 +440,7 @@ TEST_P(KernelGradientsTest, AdamwFollowsItsFormulas) {
                                .grad = grad.ptr(),
                                .exp_avg = exp_avg.ptr(),
                                .exp_avg_sq = exp_avg_sq.ptr(),
+                               .low_precision = {},
                                .count = 1,
                                .lr = 0.01,
                                .beta1 = 0.9,
