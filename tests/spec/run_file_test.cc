@@ -58,6 +58,8 @@ TEST(RunFile, ReadsTypedValuesWithLines) {
             (std::vector<int64_t>{3, 5}));
   EXPECT_EQ(std::get<std::vector<std::string>>(values.at("model.files").value),
             (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(std::get<std::string>(parse("train.layout = \"\xc3\xa9\"").at("train.layout").value),
+            "\xc3\xa9");
   EXPECT_TRUE(parse("").empty());
   EXPECT_EQ(std::get<int64_t>(parse("train.steps = 3").at("train.steps").value), 3);
   EXPECT_EQ(std::get<int64_t>(parse("train = {steps = 3}").at("train.steps").value), 3);
@@ -96,6 +98,13 @@ TEST(RunFile, BadTomlIsNamed) {
   expect_error("seed = 99999999999999999999", "not valid TOML");
   expect_error("seed = \"\xff\"", "not valid TOML");
   expect_error("[train", "not valid TOML");
+  expect_error("[)a]", "not valid TOML");
+  expect_error("[[)a]]", "not valid TOML");
+  expect_error(
+      "s\xc3\xa9"
+      "ed = 1",
+      "not valid TOML");
+  expect_error("seed = 1\xe2\x82\xac", "not valid TOML");
   std::string deep = "a";
   for (int i = 0; i < 100000; ++i) {
     deep += ".a";
