@@ -1,6 +1,7 @@
 #include "checkpoint/hf_export.h"
 
-#include <cstring>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <vector>

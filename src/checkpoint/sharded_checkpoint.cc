@@ -58,8 +58,10 @@ class StateSource {
     Stream& stream = state_.store.device().stream();
     for (int64_t begin = 0; begin < count; begin += kRunMax) {
       const int64_t run = std::min(kRunMax, count - begin);
-      const float* values = copy.get() + offsets_[index] + begin;
-      if (copy == nullptr) {
+      const float* values = nullptr;
+      if (copy != nullptr) {
+        values = copy.get() + offsets_[index] + begin;
+      } else {
         staging_.resize(static_cast<size_t>(kRunMax));
         stream.copy_to_host(staging_.data(),
                             device_state(state_.optimizer, kind, pieces_[index]) + begin * kElement,
