@@ -84,8 +84,12 @@ int64_t peak(const MemoryLedger::Totals& totals, MemoryCategory category) {
   return totals.peak_bytes[static_cast<size_t>(category)];
 }
 
-// `least` to `most`, and 2 % of the latter.
+// `least` to `most`, give or take 2 %. The last rank's ratio goes into the report.
 void expect_between(const char* what, int64_t measured, int64_t least, int64_t most) {
+  testing::Test::RecordProperty(
+      what, fmt::format("{:.4f} ({} of {} to {})",
+                        static_cast<double>(measured) / static_cast<double>(most), measured, least,
+                        most));
   EXPECT_GE(static_cast<double>(measured), 0.98 * static_cast<double>(least)) << what;
   EXPECT_LE(static_cast<double>(measured), 1.02 * static_cast<double>(most)) << what;
 }
