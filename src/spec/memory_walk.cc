@@ -69,6 +69,11 @@ class StageWalk {
  public:
   StageWalk(const MemoryRequest& request, const Sizes& sizes, int stage, MemoryCount& count)
       : sizes_(sizes), count_(count) {
+    workspace(4);  // the loss
+    // Masters are set through a staging piece of ShardedAdamw::set_weights.
+    if (request.compute_dtype != DType::kF32) {
+      workspace_touch(int64_t{4} << 20);
+    }
     const Layout& layout = request.layout;
     const std::vector<LayerRange> ranges = split_layers(layout, request.model.num_layers);
     const int64_t ids = request.batch.num_microbatches(layout) * sizes.tokens * 4;
@@ -79,11 +84,6 @@ class StageWalk {
       // Token ids on the first, targets on the last, of all micro-batches.
       activation(chunks_.back().first ? ids : 0);
       activation(chunks_.back().last ? ids : 0);
-    }
-    count_.add(MemoryPart::kWorkspace, 4);  // the loss
-    // Masters are set through a staging piece of ShardedAdamw::set_weights.
-    if (request.compute_dtype != DType::kF32) {
-      workspace_touch(int64_t{4} << 20);
     }
   }
 
@@ -145,6 +145,9 @@ class StageWalk {
     return sizes_.whole_hidden + (sizes_.split_tokens ? sizes_.hidden : 0);
   }
 
+  // What remains of it.
+  int64_t summed() const { return sizes_.split_tokens ? sizes_.hidden : sizes_.whole_hidden; }
+
   // The output of an embedding or a layer: it stays.
   void kept_sum() {
     if (sizes_.split_tokens) {
@@ -168,9 +171,10 @@ class StageWalk {
     workspace(held);
     const int64_t statistics = 3 * sizes_.tokens * dtype_size(DType::kF32);
     workspace_touch(statistics);
-    workspace(partial_sum());
+    workspace_touch(partial_sum());
+    workspace(summed());
     activation(sizes_.hidden);
-    workspace_free(partial_sum() + held);
+    workspace_free(summed() + held);
     count_.free(MemoryPart::kActivations, sizes_.hidden);
   }
 

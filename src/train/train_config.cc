@@ -130,11 +130,13 @@ MemoryEstimate estimate(const TrainRun& run) {
 
 // All ranks of this host together.
 int64_t local_bytes(const TrainRun& run, const MemoryEstimate& memory) {
-  int64_t bytes = 0;
+  // Absurd sizes give absurd sums: not in integers.
+  double mean = 0;
   for (const StageMemory& stage : memory.stages) {
-    bytes += stage.total.bytes * (run.world_size / run.engine.layout.pp);
+    mean += static_cast<double>(stage.total.bytes) / run.engine.layout.pp;
   }
-  return bytes / run.world_size * run.local_ranks;
+  constexpr double kMost = 9e18;
+  return static_cast<int64_t>(std::min(kMost, mean * run.local_ranks));
 }
 
 void check_fits(const TrainRun& run) {
