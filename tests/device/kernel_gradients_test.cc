@@ -317,38 +317,47 @@ TEST_P(KernelGradientsTest, Embedding) {
                                to_double(table)));
 }
 
+// Sizes of the cross-entropy test: two shards of kCols columns.
+constexpr int64_t kRows = 4;
+constexpr int64_t kCols = 9;
+constexpr int64_t kStride = 11;
+
+double cross_entropy_of(const Values& logits, const std::vector<int32_t>& targets) {
+  double loss = 0;
+  for (size_t r = 0; r < kRows; ++r) {
+    double sum = 0;
+    for (size_t c = 0; c < 2 * kCols; ++c) {
+      sum += std::exp(logits[r * 2 * kCols + c]);
+    }
+    if (targets[r] >= 0) {
+      loss += std::log(sum) - logits[r * 2 * kCols + static_cast<size_t>(targets[r])];
+    }
+  }
+  return loss;
+}
+
+// One shard's columns with its stride; what lies between is padding that must not count.
+std::vector<float> shard_columns(const std::vector<float>& whole, size_t shard) {
+  std::vector<float> values(kRows * kStride, 1e30F);
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < kCols; ++c) {
+      values[r * kStride + c] = whole[r * 2 * kCols + shard * kCols + c];
+    }
+  }
+  return values;
+}
+
 // Two shards of the vocabulary with the reductions between them done by hand.
 TEST_P(KernelGradientsTest, CrossEntropyOverTwoShards) {
-  constexpr int64_t kRows = 4;
-  constexpr int64_t kCols = 9;  // of each shard
-  constexpr int64_t kStride = 11;
   const std::vector<int32_t> targets = {2, 13, -100, 9};
   const std::vector<float> x = random_values(1, kRows * 2 * kCols, 4);
-  const auto loss_of = [&](const Values& v) {
-    double loss = 0;
-    for (size_t r = 0; r < kRows; ++r) {
-      double sum = 0;
-      for (size_t c = 0; c < 2 * kCols; ++c) {
-        sum += std::exp(v[r * 2 * kCols + c]);
-      }
-      if (targets[r] >= 0) {
-        loss += std::log(sum) - v[r * 2 * kCols + static_cast<size_t>(targets[r])];
-      }
-    }
-    return loss;
-  };
+  const auto loss_of = [&](const Values& v) { return cross_entropy_of(v, targets); };
   const Tensor target_ids = test::upload_ids(device(), targets);
   std::vector<Tensor> logits;
   std::vector<float> max(kRows, -1e30F);
   std::vector<float> stats(2 * kRows, 0.0F);
   for (const size_t shard : {0U, 1U}) {
-    std::vector<float> values(kRows * kStride, 1e30F);  // padding that must not count
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t c = 0; c < kCols; ++c) {
-        values[r * kStride + c] = x[r * 2 * kCols + shard * kCols + c];
-      }
-    }
-    logits.push_back(put({kRows, kStride}, values));
+    logits.push_back(put({kRows, kStride}, shard_columns(x, shard)));
     const Tensor local_max = zeros({kRows});
     kernels().row_max(stream(), {.logits = logits.back().ptr(),
                                  .max = local_max.ptr(),
@@ -396,12 +405,9 @@ TEST_P(KernelGradientsTest, CrossEntropyOverTwoShards) {
                                                 .stride = kStride,
                                                 .vocab_begin = static_cast<int64_t>(shard) * kCols,
                                                 .scale = 1});
-    std::vector<float> padded(kRows * kStride, 1e30F);
+    std::vector<float> padded = shard_columns(expected, shard);
     for (size_t r = 0; r < kRows; ++r) {
       padded[r * kStride + kCols] = 0;
-      for (size_t c = 0; c < kCols; ++c) {
-        padded[r * kStride + c] = expected[r * 2 * kCols + shard * kCols + c];
-      }
     }
     EXPECT_LE(test::max_difference(get(logits[shard]), padded), 1e-5);
   }
