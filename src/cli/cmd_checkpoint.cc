@@ -34,6 +34,10 @@ int run_list(const CheckpointFlags& flags) {
   if (flags.json) {
     std::puts(dump_json(list, 2).c_str());
   }
+  if (list.empty()) {
+    std::fprintf(stderr, "plait: '%s' holds no checkpoint (step-N folders)\n",
+                 flags.directory.c_str());
+  }
   return usable > 0 ? 0 : 1;
 }
 

@@ -19,8 +19,12 @@ int run_generate(GenerateFlags& flags) {
   for (const char c : flags.prompt) {
     flags.sample.prompt.push_back(static_cast<unsigned char>(c));
   }
-  std::fputs(flags.prompt.c_str(), stdout);
-  sample_tokens(flags.sample, [](int32_t token) {
+  bool started = false;  // nothing on stdout if the source cannot be used
+  sample_tokens(flags.sample, [&](int32_t token) {
+    if (!started) {
+      std::fputs(flags.prompt.c_str(), stdout);
+      started = true;
+    }
     if (token < kEndOfDocument) {
       std::fputc(token, stdout);
     } else {

@@ -45,7 +45,8 @@ void add_option(CLI::App& app, const TrainOption& option) {
           if constexpr (std::is_same_v<Value, std::vector<int64_t>>) {
             added->delimiter(',');
           } else {
-            added->capture_default_str();
+            // Scripts append what differs.
+            added->capture_default_str()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
           }
         }
         added->group(std::string("[") + option.section + "]");

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -103,6 +104,23 @@ std::string metrics_line(const StepRecord& record) {
   return dump_json(json) + "\n";
 }
 
+std::string metrics_until(const std::string& text, int64_t last_step) {
+  constexpr std::string_view kStart = "{\"step\":";  // as metrics_line() writes it
+  std::string kept;
+  for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    int64_t step = 0;
+    if (line.starts_with(kStart) && line.ends_with('}')) {
+      std::from_chars(line.data() + kStart.size(), line.data() + line.size(), step);
+    }
+    if (step >= 1 && step <= last_step) {
+      kept.append(line).push_back('\n');
+    }
+  }
+  return kept;
+}
+
 ProgressBar::ProgressBar(int64_t steps, int64_t first_step)
     : steps_(steps),
       first_step_(first_step),
@@ -146,12 +164,16 @@ void ProgressBar::finish() {
 std::string format_summary(const TrainSummary& s) {
   const double step_s = s.compute_s + s.exposed_comm_s + s.bubble_s + s.control_s + s.optimizer_s;
   const auto percent = [&](double seconds) { return step_s > 0 ? 100 * seconds / step_s : 0.0; };
-  std::string text = fmt::format(
-      "layout      {} on {} ranks, {} threads each\n"
+  std::string text = fmt::format("layout      {} on {} ranks, {} threads each\n", s.layout,
+                                 s.world_size, s.threads_per_rank);
+  if (s.last_step == s.first_step) {
+    return text + fmt::format("steps       none: step {} was done before\n", s.last_step);
+  }
+  text += fmt::format(
       "steps       {} to {}{}\n"
       "loss        {:.4f} -> {:.4f}",
-      s.layout, s.world_size, s.threads_per_rank, s.first_step + 1, s.last_step,
-      s.stopped ? " (stopped by a signal)" : "", s.first_loss, s.last_loss);
+      s.first_step + 1, s.last_step, s.stopped ? " (stopped by a signal)" : "", s.first_loss,
+      s.last_loss);
   if (s.val_loss >= 0) {
     text +=
         fmt::format(", validation {:.4f} (perplexity {:.2f})", s.val_loss, std::exp(s.val_loss));

@@ -50,8 +50,12 @@ StepRecord summarise_step(const std::vector<RankStep>& ranks, const Layout& layo
 // closed forms; Narayanan et al. 2021).
 double model_flops_per_token(const ModelConfig& config, int64_t seq_len);
 
-// One JSON object.
+// One JSON object and a newline.
 std::string metrics_line(const StepRecord& record);
+
+// The lines of a metrics file for the steps up to `last_step`: what stays when a run goes on from
+// there. A line that was cut short is dropped.
+std::string metrics_until(const std::string& text, int64_t last_step);
 
 // Progress on stderr: a bar that is redrawn on a terminal, a line now and then elsewhere.
 class ProgressBar {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include <fmt/ranges.h>
+
 #include "base/bytes.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -13,6 +15,8 @@
 
 namespace plait {
 namespace {
+
+constexpr int64_t kNotSet = -1;
 
 void require(bool condition, const char* key, const std::string& value, const char* rule) {
   if (!condition) {
@@ -24,6 +28,11 @@ void check_plain_values(const TrainConfig& c) {
   const auto at_least = [](const char* key, int64_t value, int64_t least) {
     if (value < least) {
       throw_error(ErrorCode::kInvalidArgument, "{}={}: must be at least {}", key, value, least);
+    }
+  };
+  const auto at_most = [](const char* key, int64_t value, int64_t most) {
+    if (value > most) {
+      throw_error(ErrorCode::kInvalidArgument, "{}={}: must be at most {}", key, value, most);
     }
   };
   require(!c.model.empty(), "model", "",
@@ -41,6 +50,12 @@ void check_plain_values(const TrainConfig& c) {
   at_least("threads", c.threads_per_rank, 0);
   at_least("ranks", c.ranks, 0);
   at_least("seed", c.seed, 0);
+  at_least("zero", c.zero, kNotSet);
+  at_most("steps", c.steps, int64_t{1} << 40);
+  at_most("bucket_mib", c.bucket_mib, 1 << 20);
+  at_most("threads", c.threads_per_rank, 1024);
+  at_most("keep_last", c.keep_last, 1 << 20);
+  at_most("eval_batches", c.eval_batches, int64_t{1} << 40);
   const auto positive = [](const char* key, double value, double least) {
     if (!std::isfinite(value) || value < least) {
       throw_error(ErrorCode::kInvalidArgument, "{}={}: must be a number of at least {}", key, value,
@@ -58,6 +73,9 @@ void check_plain_values(const TrainConfig& c) {
   require(c.beta2 >= 0 && c.beta2 < 1, "beta2", fmt::format("{}", c.beta2), "must be in [0, 1)");
   require(c.val_fraction >= 0 && c.val_fraction < 1, "val_fraction",
           fmt::format("{}", c.val_fraction), "must be in [0, 1)");
+  const std::vector<std::string> devices = device_names();
+  require(std::ranges::find(devices, c.device) != devices.end(), "device", c.device,
+          fmt::format("unknown; this build has {}", fmt::join(devices, ", ")).c_str());
   require(!c.resume || !c.out.empty(), "resume", "true",
           "needs the run directory that holds the checkpoints (--out)");
   require(!c.finetune || std::filesystem::is_directory(c.model), "finetune", "true",
@@ -89,7 +107,7 @@ Layout resolve_layout(const TrainConfig& c, int ranks) {
       layout.*flags[i].second = as_degree(names[i], flags[i].first);
     }
   }
-  if (c.zero >= 0) {
+  if (c.zero != kNotSet) {
     layout.zero = static_cast<int>(std::min<int64_t>(c.zero, 1000));
   }
   layout.sp = layout.sp || c.sp;
@@ -207,7 +225,7 @@ TrainRun resolve_train_run(const TrainConfig& config) {
     run.local_ranks = launcher_local_size();
   }
   run.threads_per_rank = config.threads_per_rank > 0
-                             ? static_cast<int>(std::min<int64_t>(config.threads_per_rank, 1024))
+                             ? static_cast<int>(config.threads_per_rank)
                              : std::max(1, available_cores() / run.local_ranks);
   if (!config.out.empty()) {
     run.checkpoint_dir = config.out + "/checkpoints";

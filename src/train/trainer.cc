@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -57,13 +58,50 @@ std::unique_ptr<RowSource> open_rows(const TrainRun& run) {
                                   .mask_document_starts = c.mask_document_starts});
 }
 
+void make_folder(const char* key, const std::filesystem::path& folder) {
+  std::error_code failure;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, failure)) {
+    std::filesystem::create_directories(folder, failure);
+    if (failure) {
+      throw_error(ErrorCode::kIo, "{}: cannot create the folder '{}': {}; choose another place",
+                  key, folder.string(), failure.message());
+    }
+  }
+}
+
+// A run never mixes with an earlier one: a resume would take whichever went further.
+void check_no_earlier_run(const TrainRun& run) {
+  if (run.config.resume || run.checkpoint_dir.empty()) {
+    return;
+  }
+  const std::vector<CheckpointEntry> earlier = list_checkpoints(run.checkpoint_dir);
+  if (!earlier.empty()) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "out={}: holds checkpoints of an earlier run, the newest of step {}; go on from it "
+                "with --resume, or choose another --out",
+                run.config.out, earlier.front().step);
+  }
+}
+
+// What all ranks of the process read; opened before anything is written.
+struct TrainInputs {
+  explicit TrainInputs(const TrainRun& run) : rows(open_rows(run)) {
+    if (run.config.finetune) {
+      weights = open_hf_weights(run.config.model, run.engine.model);
+    }
+  }
+  std::unique_ptr<RowSource> rows;
+  std::optional<HfImport> weights;  // to start from
+};
+
 // One rank's side of the run.
 class Trainer {
  public:
-  Trainer(const TrainRun& run, const RowSource& rows, World& world)
+  Trainer(const TrainRun& run, const TrainInputs& inputs, World& world)
       : run_(run),
         config_(run.config),
-        rows_(rows),
+        inputs_(inputs),
+        rows_(*inputs.rows),
         engine_(run.engine, world),
         is_root_(world.rank() == 0) {
     summary_.layout = to_string(run.engine.layout);
@@ -126,6 +164,8 @@ class Trainer {
         step_ = loaded->meta.step;
         restore_extra(loaded->meta.extra);
         summary_.first_step = step_;
+        summary_.last_step = step_;
+        summary_.checkpoint = loaded->path;
         if (loaded->meta.seed != static_cast<uint64_t>(config_.seed)) {
           throw_error(ErrorCode::kInvalidArgument,
                       "seed={}: the checkpoint {} was trained with seed {}, and the order of the "
@@ -142,14 +182,13 @@ class Trainer {
                     run_.checkpoint_dir);
       }
     }
-    if (config_.finetune) {
-      HfImport import = open_hf_weights(config_.model, engine_.config().model);
-      for (const std::string& name : import.unused) {
+    if (inputs_.weights) {
+      for (const std::string& name : inputs_.weights->unused) {
         if (is_root_) {
           log_warning(-1, "'{}': tensor '{}' is not used by this model", config_.model, name);
         }
       }
-      engine_.init_weights(import.source);
+      engine_.init_weights(inputs_.weights->source);
     } else {
       engine_.init_weights(random_initial_values(static_cast<uint64_t>(config_.seed),
                                                  engine_.config().model.initializer_range));
@@ -173,10 +212,11 @@ class Trainer {
     if (!is_root_ || run_.metrics_path.empty()) {
       return;
     }
-    const auto parent = std::filesystem::path(run_.metrics_path).parent_path();
-    if (!parent.empty()) {
-      std::filesystem::create_directories(parent);
+    if (step_ > 0 && std::filesystem::exists(run_.metrics_path)) {
+      // Steps after the checkpoint are run again.
+      write_file_atomic(run_.metrics_path, metrics_until(read_file(run_.metrics_path), step_));
     }
+    errno = 0;
     metrics_.open(run_.metrics_path, step_ > 0 ? std::ios::app : std::ios::trunc);
     if (!metrics_) {
       throw_errno("open", run_.metrics_path);
@@ -220,7 +260,11 @@ class Trainer {
       record.val_loss = validate();
     }
     if (metrics_.is_open()) {
+      errno = 0;
       metrics_ << metrics_line(record) << std::flush;
+      if (!metrics_) {
+        throw_errno("write", run_.metrics_path);
+      }
     }
     return record;
   }
@@ -295,10 +339,9 @@ class Trainer {
     saver_->poll();
     const bool due = config_.save_every > 0 && step_ % config_.save_every == 0;
     if (due || step_ == config_.steps || stopping_) {
-      if (stopping_ && peer_lost()) {
+      if (peer_lost()) {
         throw_error(ErrorCode::kComm,
-                    "asked to stop after a peer was lost: no checkpoint is "
-                    "written; resume from the previous one");
+                    "a peer was lost: no checkpoint is written; resume from the previous one");
       }
       saver_->save(meta());
     }
@@ -308,7 +351,9 @@ class Trainer {
     engine_.optimizer().wait_all();
     if (saver_) {
       saver_->finish();
-      summary_.checkpoint = saver_->last_path();
+      if (!saver_->last_path().empty()) {
+        summary_.checkpoint = saver_->last_path();
+      }
     }
     summary_.stopped = stopping_;
     if (seconds_ > 0) {
@@ -345,6 +390,7 @@ class Trainer {
 
   const TrainRun& run_;
   const TrainConfig& config_;
+  const TrainInputs& inputs_;
   const RowSource& rows_;
   Engine engine_;
   bool is_root_;
@@ -360,15 +406,11 @@ class Trainer {
 }  // namespace
 
 TrainSummary run_training(const TrainRun& run) {
-  const std::unique_ptr<RowSource> rows = open_rows(run);
-  if (!run.config.out.empty()) {
-    std::error_code failure;
-    std::filesystem::create_directories(run.config.out, failure);
-    if (failure) {
-      throw_error(ErrorCode::kIo, "cannot create the run directory '{}': {}; choose another --out",
-                  run.config.out, failure.message());
-    }
-  }
+  check_no_earlier_run(run);
+  const TrainInputs inputs(run);
+  make_folder("out", run.config.out);
+  make_folder("metrics", std::filesystem::path(run.metrics_path).parent_path());
+  make_folder("trace", std::filesystem::path(run.config.trace).parent_path());
   RankRunnerOptions options;
   options.ranks = run.world_size;
   options.device = run.config.device;
@@ -377,7 +419,7 @@ TrainSummary run_training(const TrainRun& run) {
   options.run_dir = run.config.out;
   TrainSummary summary;
   run_ranks(options, [&](World& world) {
-    Trainer trainer(run, *rows, world);
+    Trainer trainer(run, inputs, world);
     TrainSummary mine = trainer.run();
     if (world.rank() == 0) {
       summary = std::move(mine);
