@@ -183,7 +183,8 @@ void reduce_dtype(const ReduceArgs& args) {
   }
 }
 
-void reduce_all(const ReduceArgs& args) {
+// Used by the file of each instruction set.
+[[maybe_unused]] void reduce_all(const ReduceArgs& args) {
   if (args.op == ReduceOp::kMax) {
     reduce_dtype<true>(args);
   } else {
