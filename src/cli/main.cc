@@ -1,6 +1,7 @@
 // plait: one program, one subcommand a job.
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include <CLI/CLI.hpp>
 
@@ -9,6 +10,21 @@
 
 namespace plait {
 namespace {
+
+// CLI11 says of an unknown subcommand only that one is required.
+void check_subcommand(const CLI::App& app, const std::string& name) {
+  if (name.starts_with("-")) {
+    return;
+  }
+  std::string known;
+  for (const CLI::App* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (subcommand->get_name() == name) {
+      return;
+    }
+    known += (known.empty() ? "" : ", ") + subcommand->get_name();
+  }
+  throw_error(ErrorCode::kInvalidArgument, "'{}' is not a subcommand; allowed are {}", name, known);
+}
 
 int run(int argc, char** argv) {
   CLI::App app{"plait: multi-dimensional hybrid parallelism for large language models"};
@@ -23,6 +39,9 @@ int run(int argc, char** argv) {
   add_data_command(app, chosen);
   add_checkpoint_command(app, chosen);
   add_generate_command(app, chosen);
+  if (argc > 1) {
+    check_subcommand(app, argv[1]);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -52,6 +52,7 @@ void check_plain_values(const TrainConfig& c) {
   at_least("seed", c.seed, 0);
   at_least("zero", c.zero, kNotSet);
   at_most("steps", c.steps, int64_t{1} << 40);
+  at_most("vocab_multiple", c.vocab_multiple, 1 << 20);
   at_most("bucket_mib", c.bucket_mib, 1 << 20);
   at_most("threads", c.threads_per_rank, 1024);
   at_most("keep_last", c.keep_last, 1 << 20);

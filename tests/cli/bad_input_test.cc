@@ -130,9 +130,10 @@ TEST_F(BadInput, Sizes) {
   expect_train_refused({"--micro-batch-size", "-1"}, {"micro_batch_size=-1"});
   expect_train_refused({"--global-batch-size", "9000000000000000000"}, {"global_batch_size="});
   expect_train_refused({"--micro-batch-size", "1000000000", "--global-batch-size", "1000000000"},
+                       {"micro_batch_size=1000000000", "2147483648 tokens"});
+  expect_train_refused({"--micro-batch-size", "100000000", "--global-batch-size", "100000000"},
                        {"needs about", "available", "micro_batch_size"});
-  expect_config_refused("\"hidden_size\": 16", "\"hidden_size\": 1048576",
-                        {"needs about", "weights", "available", "--dry-run"});
+  expect_config_refused("257", "268435456", {"needs about", "weights", "available", "--dry-run"});
   expect_config_refused("\"hidden_size\": 16", "\"hidden_size\": 1e30", {"hidden_size is 1e+30"});
   expect_config_refused("\"hidden_size\": 16", "\"hidden_size\": -16", {"hidden_size"});
   expect_config_refused("\"num_hidden_layers\": 4", "\"num_hidden_layers\": 0",
