@@ -138,7 +138,9 @@ bool is_alive(pid_t pid) {
   std::string stat;
   std::getline(file, stat);
   const size_t after_name = stat.rfind(')');
-  return after_name != std::string::npos && stat.substr(after_name + 2, 1) != "Z";
+  // Z: not yet waited for; X: just now.
+  return after_name != std::string::npos && stat[after_name + 2] != 'Z' &&
+         stat[after_name + 2] != 'X';
 }
 
 TrainFolder::TrainFolder() {

@@ -85,7 +85,7 @@ TEST_F(Signals, AKilledRunGoesOnFromItsLastCheckpoint) {
   expect_same_losses(file("whole/metrics.jsonl"), file("parts/metrics.jsonl"));
 }
 
-TEST_F(Signals, ASecondOneEndsAtOnceAndUsr1PrintsTheTable) {
+TEST_F(Signals, Usr1PrintsTheTableAndTheRunGoesOn) {
   Program program(command("run", {"--steps", "1000000"}));
   ASSERT_TRUE(await_metrics(program, file("run/metrics.jsonl"), 3));
   kill(program.pid(), SIGUSR1);
@@ -98,6 +98,30 @@ TEST_F(Signals, ASecondOneEndsAtOnceAndUsr1PrintsTheTable) {
   EXPECT_TRUE(await_metrics(program, file("run/metrics.jsonl"), lines + 2)) << "it goes on";
   kill(program.pid(), SIGINT);
   EXPECT_EQ(program.await_end(kGraceS), 0) << program.err();
+}
+
+// A step that takes seconds leaves no time for a checkpoint.
+TEST_F(Signals, ASecondOneOrTheEndOfTheGraceTimeEndsAtOnce) {
+  const std::vector<std::string> slow = {
+      "--global-batch-size", "16384", "--micro-batch-size", "64", "--layout", "dp2.tp2"};
+  for (const bool second : {true, false}) {
+    SCOPED_TRACE(second ? "second signal" : "grace time");
+    const std::string out = second ? "second" : "grace";
+    std::vector<std::string> args = command(out, slow);
+    args.insert(args.end(), {"--grace", second ? "60" : "0.2"});
+    Program program(args);
+    for (int i = 0; i < 10000 && !std::filesystem::exists(file(out + "/metrics.jsonl")); ++i) {
+      program.read_for(0.005);
+    }
+    kill(program.pid(), SIGTERM);
+    EXPECT_TRUE(program.await_err("saving a checkpoint and stopping", kGraceS)) << program.err();
+    if (second) {
+      kill(program.pid(), SIGTERM);
+    }
+    EXPECT_EQ(program.await_end(kGraceS), 128 + SIGTERM) << program.err();
+    EXPECT_EQ(count_of(program.err(), "the grace time is over"), second ? 0 : 1) << program.err();
+    EXPECT_FALSE(std::filesystem::exists(file(out + "/checkpoints/step-00000001")));
+  }
 }
 
 // Overwrites the first value of a tensor in a safetensors file.
