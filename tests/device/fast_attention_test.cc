@@ -47,6 +47,36 @@ TEST_P(FastAttentionTest, Forward) {
   }
 }
 
+// A maximum that is not the row's own would make every exp underflow here.
+TEST_P(FastAttentionTest, ScoresFarBelowZero) {
+  constexpr int64_t kRows = 70;
+  constexpr int64_t kDim = 8;
+  const Memory memory = {
+      constant_array(kRows * kDim, dtype(), 8), constant_array(kRows * kDim, dtype(), -8),
+      random_array(1, kRows * kDim, dtype()), constant_array(kRows * kDim, dtype(), 0),
+      constant_array(kRows, DType::kF32, 0)};
+  const auto args = [&](Memory& a) {
+    return AttentionForwardArgs{.q = a[0].ptr(),
+                                .k = a[1].ptr(),
+                                .v = a[2].ptr(),
+                                .out = a[3].ptr(),
+                                .lse = a[4].ptr(),
+                                .batch = 1,
+                                .seq_len = kRows,
+                                .heads = 1,
+                                .kv_heads = 1,
+                                .head_dim = kDim,
+                                .q_stride = kDim,
+                                .k_stride = kDim,
+                                .v_stride = kDim,
+                                .out_stride = kDim,
+                                .scale = 1,
+                                .dtype = dtype()};
+  };
+  compare<AttentionForwardArgs>(cpu::plain::attention_forward, cpu::fast::attention_forward, memory,
+                                args, 3e-6);
+}
+
 TEST_P(FastAttentionTest, Backward) {
   for (const Shape& s : kShapes) {
     const int64_t rows = s.batch * s.seq_len;

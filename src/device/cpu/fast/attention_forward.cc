@@ -90,7 +90,7 @@ void softmax_tile(const Head& head, bool diagonal) {
     FloatVec odd = old_max;
     for (int64_t key = 0; key < keys; key += 2) {
       even = hn::Max(even, load(column + key * kTile));
-      odd = hn::Max(odd, load(column + (key + 1) * kTile));
+      odd = hn::Max(odd, load(column + std::min(key + 1, keys - 1) * kTile));
     }
     const FloatVec max = hn::Max(even, odd);
     FloatVec sum = splat(0);
