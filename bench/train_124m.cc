@@ -2,7 +2,7 @@
 // that this machine's measured matrix-product peak and memory bandwidth give.
 //
 //   train_124m [--rows 4] [--seq 64] [--threads 2] [--precision f32|bf16] [--layout dp1]
-//              [--micro-batch 4] [--steps 5] [--stage-layers 7,5] [--json]
+//              [--micro-batch 4] [--steps 5] [--stage-layers 7,5]
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +31,6 @@ struct Options {
   DType dtype = DType::kF32;
   std::string layout = "dp1";
   std::vector<int64_t> stage_layers;
-  bool json = false;
 };
 
 ModelConfig llama_124m() {
@@ -161,14 +160,6 @@ void print(const Options& options, Measured m) {
   const double optimizer_s = 28.0 * parameters / m.bandwidth;
   const double bound = tokens / (compute_s + optimizer_s);
   const auto steps = static_cast<double>(m.step_s.size());
-  if (options.json) {
-    std::puts(fmt::format("{{\"layout\": \"{}\", \"tokens_per_step\": {}, \"best_tokens_per_s\": "
-                          "{:.1f}, \"median_tokens_per_s\": {:.1f}, \"bound_tokens_per_s\": "
-                          "{:.1f}}}",
-                          options.layout, tokens, best, median, bound)
-                  .c_str());
-    return;
-  }
   std::puts(
       fmt::format(
           "{} {} x {} tokens a step, {} threads, {}\n"
@@ -189,10 +180,6 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    if (flag == "--json") {
-      options.json = true;
-      continue;
-    }
     if (i + 1 >= argc) {
       throw_error(ErrorCode::kInvalidArgument, "{}: a value is missing", flag);
     }

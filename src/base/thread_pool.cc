@@ -10,21 +10,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/cpu_relax.h"
 #include "base/error.h"
 
 namespace plait {
-namespace {
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-}  // namespace
-
 struct ThreadPool::Team {
   std::vector<std::thread> workers;
   std::mutex mutex;

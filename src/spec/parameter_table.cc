@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace plait {
 namespace {
 
 // Elements to which parameter groups are aligned: 64 bytes of f32.
 constexpr int64_t kAlign = 16;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Collects specs of one section and layer.
 class TableBuilder {

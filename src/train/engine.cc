@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/gather_values.h"
 
 namespace plait {
 namespace {
@@ -18,21 +18,6 @@ std::vector<Action> stage_actions(const EngineConfig& config, int64_t num_microb
        .pp = layout.pp,
        .vpp = layout.vpp,
        .num_microbatches = static_cast<int>(num_microbatches)})[static_cast<size_t>(stage)];
-}
-
-template <typename T>
-std::string pack(const T& value) {
-  std::string bytes(sizeof(T), '\0');
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  return bytes;
-}
-
-template <typename T>
-T unpack(const std::string& bytes) {
-  CHECK_EQ(bytes.size(), sizeof(T));
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
 }
 
 }  // namespace
@@ -102,8 +87,8 @@ Engine::Loaded Engine::load(const RowReader& read) {
     }
     loaded.microbatches.push_back(std::move(microbatch));
   }
-  for (const std::string& bytes : context_.dp().gather_bytes(pack(local_targets))) {
-    loaded.target_tokens += unpack<int64_t>(bytes);
+  for (const int64_t targets : gather_values(context_.dp(), local_targets)) {
+    loaded.target_tokens += targets;
   }
   return loaded;
 }
@@ -111,8 +96,8 @@ Engine::Loaded Engine::load(const RowReader& read) {
 double Engine::world_loss(double local_sum) {
   const bool counts = context_.coordinate(Axis::kTp) == 0;
   double sum = 0;
-  for (const std::string& bytes : context_.all().gather_bytes(pack(counts ? local_sum : 0.0))) {
-    sum += unpack<double>(bytes);
+  for (const double theirs : gather_values(context_.all(), counts ? local_sum : 0.0)) {
+    sum += theirs;
   }
   return sum;
 }
@@ -198,16 +183,10 @@ void Engine::report_non_finite(const RowReader& read, const StepResult& result) 
       }
     }
   }
-  int guilty_rank = 0;
-  const std::vector<std::string> all = context_.all().gather_bytes(pack(layer));
-  for (size_t r = 1; r < all.size(); ++r) {
-    const auto theirs = unpack<int64_t>(all[r]);
-    const auto best = unpack<int64_t>(all[static_cast<size_t>(guilty_rank)]);
-    if (forward ? theirs < best : theirs > best) {
-      guilty_rank = static_cast<int>(r);
-    }
-  }
-  const auto unit = unpack<int64_t>(all[static_cast<size_t>(guilty_rank)]);
+  const std::vector<int64_t> all = gather_values(context_.all(), layer);
+  const auto guilty = forward ? std::ranges::min_element(all) : std::ranges::max_element(all);
+  const auto guilty_rank = guilty - all.begin();
+  const int64_t unit = *guilty;
   const std::string place = unit < 0                           ? "the embedding"
                             : unit >= config_.model.num_layers ? "the head"
                                                                : fmt::format("layer {}", unit);

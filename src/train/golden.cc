@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json_full.h"
-#include "checkpoint/hf_weights.h"
+#include "checkpoint/hf_import.h"
 #include "checkpoint/safetensors.h"
 #include "comm/rank_runner.h"
 #include "parallel/logical_tensors.h"
@@ -24,7 +24,7 @@ using Rows = std::vector<std::vector<int32_t>>;
 struct Golden {
   explicit Golden(const std::string& directory)
       : config(load_model_config(directory)),
-        weights(directory),
+        weights(open_hf_weights(directory, config)),
         answers(directory + "/golden.safetensors"),
         json(read_json(directory + "/golden.json")) {
     if (json.contains("train")) {
@@ -32,7 +32,7 @@ struct Golden {
     }
   }
   ModelConfig config;
-  HfWeights weights;
+  HfImport weights;
   SafetensorsFile answers;
   Json json;
   std::unique_ptr<SafetensorsFile> train;
@@ -126,23 +126,7 @@ class Verifier {
     config.adamw = adamw;
     config.clip_grad_norm = clip;
     auto engine = std::make_unique<Engine>(config, world_);
-    engine->init_weights([this](const ParamSpec& spec, const Shard& shard, std::span<float> out) {
-      const SafeTensor& tensor = golden_.weights.at(spec.name);
-      if (tensor.shape != spec.shape) {
-        throw_error(ErrorCode::kCorruptData,
-                    "{}: tensor '{}' has another shape than config.json "
-                    "says",
-                    golden_.weights.source(), spec.name);
-      }
-      const int64_t rows_here = std::clamp<int64_t>(spec.shape[0] - shard.row_begin, 0, shard.rows);
-      const bool vector = spec.shape.size() == 1;
-      copy_as_f32(tensor,
-                  {.row_begin = shard.row_begin,
-                   .rows = rows_here,
-                   .col_begin = vector ? 0 : shard.col_begin,
-                   .cols = vector ? 1 : shard.cols},
-                  out.first(static_cast<size_t>(rows_here * shard.cols)));
-    });
+    engine->init_weights(golden_.weights.source);
     return engine;
   }
 

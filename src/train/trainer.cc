@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/sharded_checkpoint.h"
 #include "comm/fault.h"
+#include "comm/gather_values.h"
 #include "comm/rank_runner.h"
 #include "data/jsonl_rows.h"
 #include "data/token_dataset.h"
@@ -25,20 +25,6 @@
 
 namespace plait {
 namespace {
-
-template <typename T>
-std::string bytes_of(const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(T));
-}
-
-template <typename T>
-T from_bytes(const std::string& bytes) {
-  CHECK_EQ(bytes.size(), sizeof(T));
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
-}
 
 std::unique_ptr<RowSource> open_rows(const TrainRun& run) {
   const TrainConfig& c = run.config;
@@ -197,14 +183,13 @@ class Trainer {
 
   // FLOP/s of all ranks together, each measuring at the same time as the others.
   double measure_peak() {
-    const ProcessGroup& all = engine_.context().all();
-    engine_.context().all().barrier();
+    ProcessGroup& all = engine_.context().all();
+    all.barrier();
     const double mine = measure_gemm_peak(engine_.context().device(), run_.engine.compute_dtype);
     double sum = 0;
-    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
-      sum += from_bytes<double>(bytes);
+    for (const double theirs : gather_values(all, mine)) {
+      sum += theirs;
     }
-    CHECK_GE(all.size(), 1);
     return sum;
   }
 
@@ -280,10 +265,9 @@ class Trainer {
                         .control_wait_s = wait(Wait::kControl),
                         .optimizer_s = times.optimizer_s,
                         .stop_signal = stop_signal()};
-    std::vector<RankStep> ranks;
-    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
-      ranks.push_back(from_bytes<RankStep>(bytes));
-      stopping_ = stopping_ || ranks.back().stop_signal != 0;
+    std::vector<RankStep> ranks = gather_values(engine_.context().all(), mine);
+    for (const RankStep& rank : ranks) {
+      stopping_ = stopping_ || rank.stop_signal != 0;
     }
     return ranks;
   }
@@ -367,10 +351,8 @@ class Trainer {
                      model_flops_per_token(run_.engine.model, config_.seq_len) /
                      summary_.gemm_peak_flops;
     }
-    const MemoryLedger::Totals mine = engine_.context().device().ledger().totals();
-    for (const std::string& bytes : engine_.context().all().gather_bytes(bytes_of(mine))) {
-      summary_.memory.push_back(from_bytes<MemoryLedger::Totals>(bytes));
-    }
+    const ParallelContext& context = engine_.context();
+    summary_.memory = gather_values(context.all(), context.device().ledger().totals());
     if (!config_.trace.empty()) {
       write_trace();
     }

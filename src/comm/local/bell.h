@@ -5,16 +5,9 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/cpu_relax.h"
 
 namespace plait {
-
-inline void cpu_relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 enum class WaitResult { kReady, kStopped, kDeadline };
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "device/cpu/gemm.h"
 
 namespace plait::cpu {
@@ -17,13 +18,6 @@ constexpr int64_t kSharedFloats = int64_t{1} << 20;  // panels of the shared ope
 constexpr int64_t kSharedWidth = 1024;
 constexpr int64_t kSerialWork = int64_t{1} << 18;        // m n k below which one thread does it all
 constexpr int64_t kSerialPackFloats = int64_t{1} << 14;  // panels that one thread packs alone
-
-constexpr int64_t divide_up(int64_t x, int64_t unit) {
-  return (x + unit - 1) / unit;
-}
-constexpr int64_t round_up(int64_t x, int64_t unit) {
-  return divide_up(x, unit) * unit;
-}
 
 // Memory that grows and stays.
 class Scratch {

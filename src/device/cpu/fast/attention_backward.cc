@@ -2,6 +2,7 @@
 // appendix B.2). As in the forward pass the tiles are [key, query]. With S = scale q k and the
 // saved lse: P = exp(S - lse), D = sum(grad_out out), dS = P (grad_out v - D); dV = P^T grad_out,
 // dK = dS^T (scale q), dQ = scale dS k.
+#include "base/round_up.h"
 #include "device/cpu/fast/fast_kernels.h"
 #include "device/cpu/fast/scratch.h"
 #include "device/cpu/fast/targets.h"
@@ -25,10 +26,6 @@ namespace plait::cpu::fast::HWY_NAMESPACE {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-int64_t round_up(int64_t count, int64_t unit) {
-  return (count + unit - 1) / unit * unit;
-}
 
 // One (sequence, kv head): where its parts of the scratch are. p = padded head size.
 struct Group {

@@ -2,6 +2,7 @@
 // 2022, "FlashAttention"). Scores are kept transposed, [key, query]: a query is then a vector lane,
 // so softmax needs no reduction across lanes, and the products that follow read the tile along its
 // rows or columns as they need.
+#include "base/round_up.h"
 #include "device/cpu/fast/fast_kernels.h"
 #include "device/cpu/fast/scratch.h"
 #include "device/cpu/fast/targets.h"
@@ -25,10 +26,6 @@ namespace plait::cpu::fast::HWY_NAMESPACE {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-int64_t round_up(int64_t count, int64_t unit) {
-  return (count + unit - 1) / unit * unit;
-}
 
 // One (sequence, head): where its parts of the scratch are. p = padded head size.
 struct Head {
