@@ -13,6 +13,37 @@ enum class ModelFamily : uint8_t { kQwen3, kQwen2, kLlama };
 // "qwen3", "qwen2", "llama": HF's model_type.
 const char* family_name(ModelFamily family);
 
+enum class NormType : uint8_t {
+  kRms,
+  kLayer,  // with a bias
+};
+enum class PositionType : uint8_t {
+  kRope,
+  kLearned,  // a table of max_position_embeddings rows beside the token embedding
+  kAlibi,
+};
+
+// Mixture of experts; num_experts == 0: every layer is dense.
+struct MoeConfig {
+  int64_t num_experts = 0;             // routed experts of a layer
+  int64_t experts_per_token = 0;       // top-k
+  int64_t ffn_hidden_size = 0;         // of one routed expert
+  int64_t shared_ffn_hidden_size = 0;  // of all shared experts together; 0: none
+  bool shared_gate = false;            // a [1, hidden] gate on the shared expert (Qwen2-MoE)
+  bool router_bias = false;        // a bias per expert added to the router's scores (DeepSeek-V3)
+  int64_t first_dense_layers = 0;  // layers in front that keep a dense MLP of ffn_hidden_size
+  int64_t layer_period = 1;        // layer l is MoE if (l + 1) % layer_period == 0
+};
+
+// Multi-head latent attention (DeepSeek-V2, section 2.1); kv_lora_rank == 0: absent.
+struct MlaConfig {
+  int64_t q_lora_rank = 0;  // 0: one plain q projection
+  int64_t kv_lora_rank = 0;
+  int64_t rope_head_dim = 0;
+  int64_t nope_head_dim = 0;
+  int64_t v_head_dim = 0;
+};
+
 enum class RopeType : uint8_t { kDefault, kLlama3 };
 
 struct RopeConfig {
@@ -42,12 +73,23 @@ struct ModelConfig {
   bool qkv_bias = false;  // Qwen2; Llama and Qwen3 with attention_bias
   bool o_bias = false;    // attention_bias of Llama and Qwen3; Qwen2 has none
   bool mlp_bias = false;  // Llama
+  // What plait plans beyond what it trains: see check_trainable.
+  NormType norm = NormType::kRms;
+  PositionType position = PositionType::kRope;
+  bool gated_mlp = true;        // SwiGLU; else two matrices and GELU
+  bool embedding_norm = false;  // BLOOM
+  MoeConfig moe;
+  MlaConfig mla;
   RopeConfig rope;
   int64_t bos_token_id = -1;
   int64_t eos_token_id = -1;  // the first, if the file lists several
 
   // Query heads that share one kv head.
   int64_t group_size() const { return num_heads / num_kv_heads; }
+  bool is_moe_layer(int64_t layer) const {
+    return moe.num_experts > 0 && layer >= moe.first_dense_layers &&
+           (layer + 1) % moe.layer_period == 0;
+  }
 };
 
 // Reads DIR/config.json or a file. Errors: kNotFound; kCorruptData (not JSON, a key of the wrong
@@ -64,5 +106,8 @@ Json to_hf_config(const ModelConfig& config, const std::string& dtype);
 // Checks that hold for every use (positive sizes, heads % kv_heads == 0, even head_dim, ...).
 // Errors: kInvalidArgument naming key and value.
 void check_model_config(const ModelConfig& config, const std::string& origin);
+
+// Throws kNotImplemented, naming the part, for a model that plait plans but does not execute.
+void check_trainable(const ModelConfig& config, const std::string& origin);
 
 }  // namespace plait

@@ -146,4 +146,20 @@ void check_model_config(const ModelConfig& config, const std::string& origin) {
   check_model_config_as(config, ErrorCode::kInvalidArgument, origin);
 }
 
+void check_trainable(const ModelConfig& config, const std::string& origin) {
+  const char* part = config.moe.num_experts > 0               ? "a mixture of experts"
+                     : config.mla.kv_lora_rank > 0            ? "multi-head latent attention"
+                     : config.norm != NormType::kRms          ? "LayerNorm"
+                     : config.position != PositionType::kRope ? "positions other than RoPE"
+                     : !config.gated_mlp                      ? "an MLP without a gate"
+                     : config.embedding_norm                  ? "a norm behind the embedding"
+                                                              : nullptr;
+  if (part != nullptr) {
+    throw_error(
+        ErrorCode::kNotImplemented,
+        "{}: {} is planned for, but not executed; plait train runs Qwen3, Qwen2 and Llama 3",
+        origin, part);
+  }
+}
+
 }  // namespace plait

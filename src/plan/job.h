@@ -1,0 +1,57 @@
+// A training job as the planner sees it: the model, how it is split, and what the stack that will
+// run it keeps in memory and hides behind compute.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.h"
+#include "spec/model_config.h"
+#include "spec/validate.h"
+#include "topology/layout.h"
+
+namespace plait {
+
+// The software that will run the job: decides bytes per parameter and buffers.
+enum class Stack : uint8_t { kPlait, kMegatron, kMindSpeed, kDeepSpeed, kMindFormers };
+const char* stack_name(Stack stack);  // "plait", "megatron", "mindspeed", ...
+// Errors: kInvalidArgument with the names that exist.
+Stack parse_stack(const std::string& name);
+
+enum class CpAlgorithm : uint8_t { kRing, kUlysses };
+
+// Low-rank adapters: the base model is frozen.
+struct LoraConfig {
+  int64_t rank = 0;  // 0: full training
+  // Which of the layer's projections carry adapters.
+  bool qkv = true, o = true, mlp = true;
+};
+
+struct TrainJob {
+  std::string model_name;
+  ModelConfig model;
+  Layout layout;
+  BatchConfig batch;
+  Stack stack = Stack::kMegatron;
+  DType dtype = DType::kBF16;    // compute precision
+  int64_t vocab_multiple = 128;  // the vocabulary is padded to a multiple of this times tp
+
+  int etp = 0;  // tensor parallelism inside an expert; 0: as tp
+  CpAlgorithm cp_algorithm = CpAlgorithm::kRing;
+  bool flash_attention = true;
+  double dropout = 0;  // > 0: masks are kept for backward
+  // Under Recompute::kFull: layers of each virtual stage that recompute; -1: all of them
+  // (Megatron's block method).
+  int64_t recompute_layers = -1;
+
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  bool overlap_tp_comm = false;    // MC2, CoC, userbuffers
+  bool reuse_fp32_param = false;   // MindSpeed: the bf16 copy lives inside the f32 master
+  bool offload_optimizer = false;  // states and step on the host
+  int64_t grad_bytes = 0;          // bytes of one gradient element; 0: as the stack does
+  LoraConfig lora;
+  int64_t comm_buffer_bytes = 0;  // per communicator and direction (HCCL_BUFFSIZE); 0: the default
+};
+
+}  // namespace plait

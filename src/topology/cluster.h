@@ -1,0 +1,72 @@
+// Hardware as the planner sees it: chips, links and servers, each figure with its source.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace plait {
+
+enum class Provenance : uint8_t { kMeasured, kFitted, kDatasheet, kAssumed };
+const char* provenance_name(Provenance provenance);  // "measured", "fitted", ...
+
+// A figure and where it comes from.
+struct Sourced {
+  double value = 0;
+  Provenance provenance = Provenance::kAssumed;
+  std::string source;  // document, table or measurement
+};
+
+struct Chip {
+  std::string name;          // "910B3"
+  Sourced memory_bytes;      // as npu-smi or nvidia-smi shows it
+  Sourced reserve_bytes;     // never in a framework's counters: context, driver, libraries
+  Sourced peak_16bit;        // FLOP/s of dense bf16 or fp16 matrix products
+  Sourced peak_f32;          // FLOP/s of f32 matrix products
+  Sourced memory_bandwidth;  // bytes/s
+  // Share of the peak that a large product reaches, and the work (FLOP) at which half of that is
+  // reached: efficiency(f) = gemm_efficiency * f / (f + gemm_half_flops).
+  Sourced gemm_efficiency;
+  Sourced gemm_half_flops;
+  Sourced attention_efficiency;  // share of the peak, flash attention
+  Sourced memory_efficiency;     // share of memory_bandwidth of large elementwise kernels
+  Sourced launch_s;              // host time of one kernel, hidden where the device is busy
+};
+
+// One level of the network between devices.
+struct Link {
+  Sourced bandwidth;   // bytes/s a device sends (one direction) when the whole domain communicates
+  Sourced latency_s;   // of one step of a collective
+  Sourced efficiency;  // share of `bandwidth` that large collectives reach
+  // True: a full mesh of point-to-point links: a group of g among n devices has (g - 1) / (n - 1)
+  // of the bandwidth (HCCS of the 910B). False: a switch, each device has all of it.
+  bool full_mesh = false;
+  Sourced half_bytes;  // message size at which half of the efficiency is reached
+};
+
+struct Cluster {
+  std::string name;
+  Chip chip;
+  int devices_per_server = 8;
+  int servers = 1;
+  Link intra;  // inside a server
+  Link inter;  // between servers, per device
+  // Factor on inter bandwidth for collectives that span that many servers or more (congestion).
+  Sourced congestion;
+
+  int devices() const { return devices_per_server * servers; }
+};
+
+// Names that load_cluster knows, in order.
+std::vector<std::string> cluster_names();
+
+// A catalogue name with an optional count ("910b-a2", "a2x8" = 8 servers, see docs/planning.md), or
+// a TOML file. Errors: kNotFound with the nearest names; kCorruptData naming file and key.
+Cluster load_cluster(const std::string& name_or_file);
+
+// The same with the number of devices set: whole servers, or part of one. Errors: kInvalidArgument.
+Cluster with_devices(Cluster cluster, int devices);
+
+}  // namespace plait
