@@ -45,7 +45,8 @@ struct Layout {
 
 // Parses "dp2.tp2.pp2.vpp2.sp.zero1" (parts in any order, separated by '.', ',' or 'x'; each at
 // most once; "recompute-full" and "1f1b" style names are flags of their own, not part of the
-// string) on top of `base`. vpp > 1 selects the interleaved schedule unless base names one. Errors:
+// string) on top of `base`. vpp > 1 turns the default schedule, 1f1b, into interleaved: set one
+// that the user named on the result, not in base, and validation refuses what does not fit. Errors:
 // kInvalidArgument naming the part, what is allowed, and the nearest valid part.
 Layout parse_layout(const std::string& text, const Layout& base = {});
 

@@ -95,7 +95,6 @@ int as_degree(const char* key, int64_t value) {
 Layout resolve_layout(const TrainConfig& c, int ranks) {
   Layout layout;
   layout.dp = 0;
-  layout.schedule = c.schedule.empty() ? ScheduleKind::kOneFOneB : parse_schedule(c.schedule);
   if (!c.layout.empty()) {
     layout = parse_layout(c.layout, layout);
   }
@@ -114,7 +113,10 @@ Layout resolve_layout(const TrainConfig& c, int ranks) {
   layout.sp = layout.sp || c.sp;
   layout.recompute = parse_recompute(c.recompute);
   layout.stage_layers = c.stage_layers;
-  if (layout.vpp > 1 && c.schedule.empty()) {
+  // A named schedule stays, so that validation can refuse what does not go with vpp.
+  if (!c.schedule.empty()) {
+    layout.schedule = parse_schedule(c.schedule);
+  } else if (layout.vpp > 1) {
     layout.schedule = ScheduleKind::kInterleaved;
   }
   if (layout.dp == 0) {

@@ -119,6 +119,15 @@ TEST_F(BadInput, Layouts) {
   expect_train_refused({"--layout", "pp2", "--stage-layers", "3,2"}, {"stage_layers"});
   expect_train_refused({"--layout", "dp3"}, {"global_batch_size"});
   expect_train_refused({"--layout", "pp2.vpp2", "--global-batch-size", "3"}, {"micro-batches"});
+  for (const char* schedule : {"1f1b", "gpipe"}) {
+    const std::string named = std::string("not ") + schedule;
+    expect_train_refused({"--layout", "pp2.vpp2", "--schedule", schedule},
+                         {"vpp=2", "schedule=interleaved", named, "vpp=1"});
+    expect_train_refused({"--layout", "pp2", "--vpp", "2", "--schedule", schedule}, {named});
+    expect_run_file_refused(
+        std::string("[layout]\nlayout = \"pp2.vpp2\"\nschedule = \"") + schedule + "\"\n", {named});
+    std::filesystem::remove(file("run.toml"));
+  }
   expect_train_refused({"--layout", "tp2.sp", "--seq-len", "15"}, {"seq_len=15"});
   expect_train_refused({"--zero", "3"}, {"zero=3", "zero=1"});
   expect_train_refused({"--cp", "2"}, {"cp=2", "not implemented"});
