@@ -1,8 +1,10 @@
 #include "data/jsonl_rows.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_full.h"
@@ -122,6 +124,14 @@ void JsonlRows::train_row(int64_t sample, const Row& row) const {
 void JsonlRows::val_row(int64_t index, const Row& row) const {
   CHECK(index >= 0 && index < num_val_rows_);
   copy_row(num_train_rows() + index, row);
+}
+
+std::string JsonlRows::content_id() const {
+  uint32_t crc = crc32c(std::as_bytes(std::span(rows_.tokens)));
+  crc = crc32c(std::as_bytes(std::span(rows_.labels)), crc);
+  crc = crc32c(std::as_bytes(std::span(rows_.begins)), crc);
+  return fmt::format("{} rows of {} tokens in all, checksum {:08x}", rows_.count(),
+                     rows_.tokens.size(), crc);
 }
 
 void JsonlRows::copy_row(int64_t index, const Row& row) const {

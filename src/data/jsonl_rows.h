@@ -33,6 +33,7 @@ class JsonlRows final : public RowSource {
   int64_t num_val_rows() const override { return num_val_rows_; }
   void train_row(int64_t sample, const Row& row) const override;
   void val_row(int64_t index, const Row& row) const override;
+  std::string content_id() const override;
 
  private:
   // All rows one after another, each at most seq_len + 1 tokens.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace plait {
 
@@ -32,6 +33,10 @@ class RowSource {
   virtual void train_row(int64_t sample, const Row& row) const = 0;
   // Requires: 0 <= index < num_val_rows(). In the order of the data.
   virtual void val_row(int64_t index, const Row& row) const = 0;
+
+  // Size and checksum of the data, for people and for comparison: equal for equal content wherever
+  // its files lie. Reads at most 32 MiB.
+  virtual std::string content_id() const = 0;
 };
 
 }  // namespace plait

@@ -34,6 +34,7 @@ class TokenDataset final : public RowSource {
   int64_t num_val_rows() const override { return num_val_rows_; }
   void train_row(int64_t sample, const Row& row) const override;
   void val_row(int64_t index, const Row& row) const override;
+  std::string content_id() const override { return file_.content_id(); }
 
   const TokenFile& file() const { return file_; }
 

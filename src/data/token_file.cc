@@ -1,8 +1,10 @@
 #include "data/token_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 namespace plait {
@@ -150,6 +152,20 @@ void read_tokens(std::span<const std::byte> bytes, std::span<int32_t> out, int64
   }
 }
 
+// Continues `crc` with all of `bytes`, or with equally spaced pieces, the last one included.
+uint32_t sampled_checksum(std::span<const std::byte> bytes, uint32_t crc) {
+  constexpr size_t kPieces = 256;
+  constexpr size_t kPieceBytes = size_t{64} << 10;
+  if (bytes.size() <= kPieces * kPieceBytes) {
+    return crc32c(bytes, crc);
+  }
+  const size_t last = bytes.size() - kPieceBytes;
+  for (size_t i = 0; i < kPieces; ++i) {
+    crc = crc32c(bytes.subspan(last / (kPieces - 1) * i, kPieceBytes), crc);
+  }
+  return crc32c(bytes.subspan(last), crc);
+}
+
 }  // namespace
 
 int64_t token_size(TokenType type) {
@@ -251,6 +267,12 @@ void TokenFile::read(int64_t begin, std::span<int32_t> out) const {
         "file",
         bin_.path(), (begin + bad) * size);
   }
+}
+
+std::string TokenFile::content_id() const {
+  const uint32_t crc = sampled_checksum(bin_.bytes(), sampled_checksum(idx_.bytes(), 0));
+  return fmt::format("{} tokens in {} documents, checksum {:08x}", index_.num_tokens,
+                     index_.num_documents, crc);
 }
 
 int64_t TokenFile::document_of(int64_t token) const {

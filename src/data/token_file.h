@@ -69,6 +69,10 @@ class TokenFile {
   // a token below 0 or above 2^31 - 1.
   void read(int64_t begin, std::span<int32_t> out) const;
 
+  // Tokens, documents and a checksum: of the whole files up to 16 MiB each, of 256 pieces spread
+  // over larger ones.
+  std::string content_id() const;
+
   // The document that holds `token`.
   int64_t document_of(int64_t token) const;
 

@@ -20,6 +20,7 @@
 #include "comm/rank_runner.h"
 #include "data/jsonl_rows.h"
 #include "data/token_dataset.h"
+#include "train/data_order.h"
 #include "train/gemm_peak.h"
 #include "train/stop_signal.h"
 
@@ -71,12 +72,20 @@ void check_no_earlier_run(const TrainRun& run) {
 
 // What all ranks of the process read; opened before anything is written.
 struct TrainInputs {
-  explicit TrainInputs(const TrainRun& run) : rows(open_rows(run)) {
+  explicit TrainInputs(const TrainRun& run)
+      : rows(open_rows(run)),
+        order{.global_batch_size = run.config.global_batch_size,
+              .seq_len = run.config.seq_len,
+              .seed = static_cast<uint64_t>(run.config.seed),
+              .val_fraction = run.config.val_fraction,
+              .data = run.config.data,
+              .content_id = rows->content_id()} {
     if (run.config.finetune) {
       weights = open_hf_weights(run.config.model, run.engine.model);
     }
   }
   std::unique_ptr<RowSource> rows;
+  DataOrder order;
   std::optional<HfImport> weights;  // to start from
 };
 
@@ -127,7 +136,8 @@ class Trainer {
             .tokens_seen = step_ * config_.global_batch_size * config_.seq_len,
             .seed = static_cast<uint64_t>(config_.seed),
             .extra = dump_json({{"loss_scale", engine_.loss_scale().scale},
-                                {"loss_scale_good_steps", engine_.loss_scale().good_steps}})};
+                                {"loss_scale_good_steps", engine_.loss_scale().good_steps},
+                                {"data", data_order_json(inputs_.order)}})};
   }
 
   void restore_extra(const std::string& extra) {
@@ -152,12 +162,7 @@ class Trainer {
         summary_.first_step = step_;
         summary_.last_step = step_;
         summary_.checkpoint = loaded->path;
-        if (loaded->meta.seed != static_cast<uint64_t>(config_.seed)) {
-          throw_error(ErrorCode::kInvalidArgument,
-                      "seed={}: the checkpoint {} was trained with seed {}, and the order of the "
-                      "data follows from it; resume with --seed {}",
-                      config_.seed, loaded->path, loaded->meta.seed, loaded->meta.seed);
-        }
+        check_data_order(loaded->meta, inputs_.order, loaded->path);
         if (is_root_) {
           log_info(-1, "resuming after step {} from {}", step_, loaded->path);
         }

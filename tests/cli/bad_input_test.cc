@@ -232,10 +232,35 @@ TEST_F(BadInput, AnEarlierRunIsNotMixedWithANewOne) {
   const Result none_left = run_plait(resumed);
   EXPECT_EQ(none_left.status, 0) << none_left.err;
   EXPECT_NE(none_left.out.find("step 2 was done before"), std::string::npos) << none_left.out;
-  resumed.insert(resumed.end(), {"--seed", "7"});
-  const Result other_seed = run_plait(resumed);
-  EXPECT_EQ(other_seed.status, 2);
-  EXPECT_NE(other_seed.err.find("seed"), std::string::npos) << other_seed.err;
+}
+
+TEST_F(BadInput, AResumedRunWouldSeeOtherRows) {
+  const auto resume = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"--out", file("run"), "--resume", "--steps", "4"};
+    args.insert(args.end(), more.begin(), more.end());
+    return folder_.train(args);
+  };
+  ASSERT_EQ(run_plait(folder_.train({"--out", file("run"), "--steps", "2"})).status, 0);
+  expect_refused(resume({"--seed", "7"}), {"step-00000002", "seed=1, not 7", "--seed 1"});
+  expect_refused(resume({"--global-batch-size", "16"}),
+                 {"global_batch_size=8, not 16", "resume with --global-batch-size 8"});
+  expect_refused(resume({"--seq-len", "8", "--val-fraction", "0.25"}),
+                 {"seq_len=16, not 8 and val_fraction=0.02, not 0.25", "--seq-len 16 --val"});
+  write(file("other.txt"), read_file(file("text.txt")) + "one more line\n");
+  ASSERT_EQ(
+      run_plait({"data", "build", "--input", file("other.txt"), "--output", file("other")}).status,
+      0);
+  expect_refused(resume({"--data", file("other")}),
+                 {"data=" + file("text") + " (", ", not " + file("other") + " (", "checksum",
+                  "resume with --data " + file("text")});
+
+  // Moved, and under another layout, it is the same data.
+  for (const char* extension : {".bin", ".idx"}) {
+    std::filesystem::rename(file("text") + extension, file("moved") + extension);
+  }
+  const Result result =
+      run_plait(resume({"--data", file("moved"), "--layout", "dp2", "--micro-batch-size", "2"}));
+  EXPECT_EQ(result.status, 0) << result.err;
 }
 
 }  // namespace

@@ -79,5 +79,16 @@ TEST_F(JsonlRowsTest, BadLinesAreNamed) {
   expect_error("{\"input_ids\": []}", "no training row has a target");
 }
 
+TEST_F(JsonlRowsTest, ContentIdFollowsTheRows) {
+  const auto id = [&](const std::string& content) {
+    return open(content, {.seq_len = 4}).content_id();
+  };
+  const std::string first = id("{\"input_ids\": [1, 2]}\n{\"input_ids\": [3]}\n");
+  EXPECT_EQ(id("{\"input_ids\":[1,2]}\n\n{\"input_ids\":[3]}"), first);
+  EXPECT_NE(id("{\"input_ids\": [1, 2], \"labels\": [-100, 2]}\n{\"input_ids\": [3]}\n"), first);
+  EXPECT_NE(id("{\"input_ids\": [1]}\n{\"input_ids\": [2, 3]}\n"), first);
+  EXPECT_NE(id("{\"input_ids\": [1, 2]}\n{\"input_ids\": [4]}\n"), first);
+}
+
 }  // namespace
 }  // namespace plait

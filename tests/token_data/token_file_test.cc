@@ -145,5 +145,23 @@ TEST(TokenFile, AMissingHalfIsNotFound) {
   }
 }
 
+TEST(TokenFile, ContentIdFollowsTheBytesAndNotTheName) {
+  const TestFolder folder;
+  for (const int32_t tokens : {1000, 9 << 20}) {  // all of it is looked at, or pieces
+    std::vector<uint16_t> values(static_cast<size_t>(tokens));
+    const auto id = [&](const std::string& name, const std::vector<int32_t>& lengths) {
+      write_file_atomic(folder.file(name + ".bin"), raw_bytes(values));
+      write_file_atomic(folder.file(name + ".idx"), index_bytes({.lengths = lengths}));
+      return TokenFile(folder.file(name)).content_id();
+    };
+    const std::string first = id("a", {tokens});
+    EXPECT_EQ(id("b", {tokens}), first);
+    EXPECT_EQ(first.find(std::to_string(tokens) + " tokens in 1 documents"), 0U) << first;
+    EXPECT_NE(id("b", {tokens - 7, 7}), first);
+    values.back() = 1;
+    EXPECT_NE(id("b", {tokens}), first);
+  }
+}
+
 }  // namespace
 }  // namespace plait
