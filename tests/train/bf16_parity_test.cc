@@ -1,16 +1,16 @@
-// bf16 mixed precision under layouts, against one rank in bf16 and in f32. Limits: measured, times
-// two or three.
+// bf16 mixed precision under layouts, against one rank in bf16 and in f32.
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "train/small_run.h"
 
 namespace plait {
 namespace {
 
+// Of the loss, relative, in the worst of 20 steps. Measured on AVX2, over the layouts below: at
+// most 7.2e-4 against bf16 (tp2.sp; 0 for full recompute on one rank, 2e-4 without tp) and 7.3e-4
+// against f32 (5.2e-4 on one rank). The limits are 2.8 times that.
 constexpr double kAgainstBf16 = 2e-3;
-constexpr double kAgainstF32 = 1e-2;
+constexpr double kAgainstF32 = 2e-3;
 
 const SmallResult& reference(DType dtype, bool tied) {
   static const SmallResult runs[] = {
@@ -20,16 +20,6 @@ const SmallResult& reference(DType dtype, bool tied) {
       run_small({.tied = false, .dtype = DType::kBF16}),
   };
   return runs[(dtype == DType::kBF16 ? 2 : 0) + (tied ? 0 : 1)];
-}
-
-double worst_loss_error(const SmallResult& expected, const SmallResult& actual) {
-  double worst = 0;
-  EXPECT_EQ(expected.losses.size(), actual.losses.size());
-  for (size_t i = 0; i < actual.losses.size(); ++i) {
-    const double error = std::fabs(actual.losses[i] / expected.losses[i] - 1);
-    worst = error <= worst ? worst : error;  // keeps NaN
-  }
-  return worst;
 }
 
 std::vector<SmallRun> layouts() {

@@ -97,7 +97,9 @@ SmallResult run_small(const SmallRun& run) {
           result.grads = std::move(grads);
         }
       }
-      engine.update(2e-3, step, done.grad_norm);
+      if (!done.overflow) {
+        engine.update(2e-3, step, done.grad_norm);
+      }
       if (is_root) {
         result.losses.push_back(done.loss);
         result.norms.push_back(done.grad_norm);
@@ -143,6 +145,16 @@ TensorError largest_error(const std::map<std::string, std::vector<float>>& expec
     if (!(difference / largest <= worst.error)) {
       worst = {difference / largest, name};
     }
+  }
+  return worst;
+}
+
+double worst_loss_error(const SmallResult& expected, const SmallResult& actual) {
+  double worst = 0;
+  EXPECT_EQ(expected.losses.size(), actual.losses.size());
+  for (size_t i = 0; i < actual.losses.size(); ++i) {
+    const double error = std::fabs(actual.losses[i] / expected.losses[i] - 1);
+    worst = error <= worst ? worst : error;  // keeps NaN
   }
   return worst;
 }

@@ -44,7 +44,7 @@ void small_row(int step, int64_t row, int32_t* tokens, int32_t* targets);
 
 struct SmallResult {
   std::vector<double> losses;
-  std::vector<double> norms;
+  std::vector<double> norms;                          // inf where fp16 gradients overflowed
   std::map<std::string, std::vector<float>> grads;    // of step 1
   std::map<std::string, std::vector<float>> weights;  // at the end
 };
@@ -61,6 +61,9 @@ struct TensorError {
 };
 TensorError largest_error(const std::map<std::string, std::vector<float>>& expected,
                           const std::map<std::string, std::vector<float>>& actual);
+
+// Largest relative difference of a step's loss; NaN if there is one.
+double worst_loss_error(const SmallResult& expected, const SmallResult& actual);
 
 // `actual` within the f32 limits of `expected`: losses 1e-5; gradient norm 1e-5 at the first step
 // and 1e-3 later; gradients of the first step 1e-5; final weights 1e-2 (AdamW amplifies rounding).
