@@ -10,8 +10,10 @@
 // computes, and Work::wait() completes it. Async operations of one group run in call order; buffers
 // must stay alive and untouched until wait().
 //
-// Reductions add in rank order, in f32 for 16-bit types: the result is the same on every rank and
-// in every run.
+// Reductions add in rank order, in f32 for 16-bit types: the result is the same on every rank, in
+// every run and for every transport. One exception: f32 and integer reductions of more than 64 KB
+// by ranks of several hosts (equally many, above one, and neighbours on each) add within the hosts
+// first: the same on every rank and in every run, but not the bits of the same ranks on one host.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace plait {
 
 struct ReduceArgs {
-  // One per rank, in rank order; count elements each; any alignment.
+  // One per rank, in rank order; count elements each, aligned for one element.
   std::span<const std::byte* const> sources;
   // Each receives the result. A destination may be one of the sources, element for element.
   std::span<std::byte* const> destinations;
@@ -21,7 +21,8 @@ struct ReduceArgs {
 };
 
 // ((s0 + s1) + s2) + ..., in f32 for 16-bit types with one rounding at the end: the same bits on
-// every instruction set, for any split into calls. For kMax a NaN in any source gives NaN.
+// every instruction set, for any split into calls (of a NaN only that it is one). For kMax a NaN in
+// any source gives NaN.
 void reduce_in_order(const ReduceArgs& args);
 
 namespace internal {
