@@ -28,7 +28,8 @@ PROMPT, CONTINUATION = 8, 16
 def run(*command):
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if result.returncode not in (0, 1):
-        sys.exit(f"{' '.join(map(str, command))}\nexited with {result.returncode}:\n{result.stderr}")
+        sys.exit(f"{' '.join(map(str, command))}\n"
+                 f"exited with {result.returncode}:\n{result.stderr}")
     return result
 
 
@@ -40,8 +41,8 @@ def random_tokens(config, rows, seed):
 def train_and_export(options, model, folder, lr):
     config = AutoConfig.from_pretrained(model)
     rows = folder / "rows.jsonl"
-    rows.write_text(
-        "".join(json.dumps({"input_ids": row}) + "\n" for row in random_tokens(config, 64, 1).tolist()))
+    tokens = random_tokens(config, 64, 1).tolist()
+    rows.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in tokens))
     steps = 1 if lr == 0 else 3
     trained = run(options.plait, "train", "--model", model, "--finetune", "--data", rows,
                   "--val-fraction", 0, "--seq-len", LENGTH, "--layout", options.layout, "--steps",
@@ -50,7 +51,8 @@ def train_and_export(options, model, folder, lr):
     if trained.returncode:
         sys.exit(trained.stderr)
     exported = folder / "hf"
-    run(options.plait, "checkpoint", "export", folder / f"run/checkpoints/step-{steps:08d}", exported)
+    checkpoint = folder / f"run/checkpoints/step-{steps:08d}"
+    run(options.plait, "checkpoint", "export", checkpoint, exported)
     return exported
 
 
