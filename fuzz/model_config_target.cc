@@ -4,6 +4,7 @@
 #include "fuzz/expect_refusal.h"
 #include "fuzz/targets.h"
 #include "spec/model_config.h"
+#include "spec/parameter_table.h"
 
 namespace plait {
 
@@ -13,6 +14,8 @@ void fuzz_model_config(std::span<const std::byte> input) {
   accept_or_refuse([&] {
     const ModelConfig config = parse_model_config(parse_json(text, "input"), "input");
     CHECK_EQ(config.group_size() * config.num_kv_heads, config.num_heads);
+    CHECK(count_parameters(make_parameter_table(config, {})) > 0);
+    check_trainable(config, "input");
     written = dump_json(to_hf_config(config, "float32"));
   });
   if (written.empty()) {

@@ -34,6 +34,7 @@ bool is_redundant(const std::string& name, const ModelConfig& config) {
 }  // namespace
 
 HfImport open_hf_weights(const std::string& directory, const ModelConfig& config) {
+  check_trainable(config, directory);
   auto weights = std::make_shared<const HfWeights>(directory);
   std::set<std::string> used;
   for (const ParamSpec& spec : make_parameter_table(config, {})) {

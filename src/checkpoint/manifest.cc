@@ -333,6 +333,7 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
   manifest.layout = reader.required_text("layout");
   manifest.compute_dtype = reader.required_text("compute_dtype");
   manifest.model = parse_model_config(required(reader, "model"), origin + ": model");
+  check_trainable(manifest.model, origin + ": model");
   manifest.files = parse_records(reader, "files", parse_file);
   manifest.pieces = parse_records(reader, "pieces", parse_piece);
   check_pieces(manifest, origin);

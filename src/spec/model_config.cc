@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json_full.h"
@@ -12,20 +13,22 @@
 namespace plait {
 namespace {
 
-constexpr const char* kKnownArchitectures =
-    "Qwen3ForCausalLM (model_type qwen3), Qwen2ForCausalLM (qwen2; Qwen2.5 is one) and "
-    "LlamaForCausalLM (llama)";
-
-// HF's default of num_key_value_heads in Qwen2Config and Qwen3Config, and of head_dim in the
-// latter.
-constexpr int64_t kQwenKvHeadsDefault = 32;
+// HF's default of head_dim in Qwen3Config.
 constexpr int64_t kQwen3HeadDimDefault = 128;
 // HF's max_window_layers and sliding_window of the Qwen families.
 constexpr int64_t kMaxWindowLayersDefault = 28;
+// Baichuan's 7B model, which has RoPE.
+constexpr int64_t kBaichuanRopeHidden = 4096;
 
 [[noreturn]] void unknown_model(const JsonReader& reader, const std::string& what) {
+  std::vector<std::string> known;
+  for (const FamilyInfo& info : kFamilies) {
+    if (info.architecture[0] != '\0') {
+      known.push_back(fmt::format("{} (model_type {})", info.architecture, info.model_type));
+    }
+  }
   throw_error(ErrorCode::kNotImplemented, "{}: {} is not implemented; known are {}",
-              reader.origin(), what, kKnownArchitectures);
+              reader.origin(), what, fmt::join(known, ", "));
 }
 
 std::optional<ModelFamily> family_of_architecture(const JsonReader& reader) {
@@ -38,7 +41,7 @@ std::optional<ModelFamily> family_of_architecture(const JsonReader& reader) {
   }
   const std::string name = architectures->front().get<std::string>();
   for (const FamilyInfo& info : kFamilies) {
-    if (name == info.architecture) {
+    if (info.architecture[0] != '\0' && name == info.architecture) {
       return info.family;
     }
   }
@@ -51,7 +54,7 @@ std::optional<ModelFamily> family_of_model_type(const JsonReader& reader) {
     return std::nullopt;
   }
   for (const FamilyInfo& info : kFamilies) {
-    if (*model_type == info.model_type) {
+    if (info.architecture[0] != '\0' && *model_type == info.model_type) {
       return info.family;
     }
   }
@@ -77,6 +80,19 @@ struct RopeDefaults {
   int64_t max_position_embeddings;
 };
 
+RopeType rope_type(const JsonReader& reader, const std::string& name) {
+  for (const RopeType type : {RopeType::kLlama3, RopeType::kLinear, RopeType::kDynamic,
+                              RopeType::kYarn, RopeType::kLongRope}) {
+    if (name == rope_type_name(type)) {
+      return type;
+    }
+  }
+  throw_error(ErrorCode::kNotImplemented,
+              "{}: rope type {} is not implemented; known are default, llama3, linear, dynamic, "
+              "yarn and longrope",
+              reader.origin(), shown_json(Json(name)));
+}
+
 // One rope_parameters or rope_scaling object.
 RopeConfig read_rope_object(const JsonReader& reader, const RopeDefaults& defaults) {
   RopeConfig rope;
@@ -99,12 +115,11 @@ RopeConfig read_rope_object(const JsonReader& reader, const RopeDefaults& defaul
   if (!type || *type == "default") {
     return rope;
   }
-  if (*type != "llama3") {
-    throw_error(ErrorCode::kNotImplemented,
-                "{}: rope type {} is not implemented; known are default and llama3",
-                reader.origin(), shown_json(Json(*type)));
+  rope.type = rope_type(reader, *type);
+  if (rope.type != RopeType::kLlama3) {
+    rope.factor = reader.number("factor").value_or(rope.factor);
+    return rope;
   }
-  rope.type = RopeType::kLlama3;
   rope.factor = reader.required_number("factor");
   rope.low_freq_factor = reader.required_number("low_freq_factor");
   rope.high_freq_factor = reader.required_number("high_freq_factor");
@@ -116,7 +131,7 @@ RopeConfig read_rope_object(const JsonReader& reader, const RopeDefaults& defaul
 
 bool same_rope(const RopeConfig& a, const RopeConfig& b) {
   return a.type == b.type && a.theta == b.theta &&
-         (a.type == RopeType::kDefault ||
+         (a.type != RopeType::kLlama3 ||
           (a.factor == b.factor && a.low_freq_factor == b.low_freq_factor &&
            a.high_freq_factor == b.high_freq_factor &&
            a.original_max_position_embeddings == b.original_max_position_embeddings));
@@ -156,10 +171,6 @@ RopeConfig read_rope(const JsonReader& reader, int64_t max_position_embeddings) 
   return plain;
 }
 
-[[noreturn]] void refuse(const JsonReader& reader, const std::string& what) {
-  throw_error(ErrorCode::kNotImplemented, "{}: {}", reader.origin(), what);
-}
-
 void refuse_sliding_window(const JsonReader& reader, const ModelConfig& config) {
   const Json* layer_types = reader.find("layer_types");
   if (layer_types != nullptr) {
@@ -194,6 +205,22 @@ void refuse_sliding_window(const JsonReader& reader, const ModelConfig& config) 
   }
 }
 
+void refuse_quantization(const JsonReader& reader, const ModelConfig& config) {
+  const Json* quantization = reader.find("quantization_config");
+  if (quantization == nullptr) {
+    return;
+  }
+  std::string method = "of an unnamed kind";
+  if (quantization->is_object() && quantization->contains("quant_method")) {
+    method = shown_json((*quantization)["quant_method"]);
+  }
+  // DeepSeek publishes V3 in 8 bit only; what is planned is the model behind it.
+  if (config.family != ModelFamily::kDeepSeekV3 || method != "\"fp8\"") {
+    refuse(reader,
+           "quantization_config (" + method + ") is not implemented; use the unquantised model");
+  }
+}
+
 // Keys that change what the model computes, in ways that are not here.
 void refuse_unsupported(const JsonReader& reader, const ModelConfig& config) {
   const std::string activation = reader.text("hidden_act").value_or("silu");
@@ -201,14 +228,7 @@ void refuse_unsupported(const JsonReader& reader, const ModelConfig& config) {
     refuse(reader,
            "hidden_act " + shown_json(Json(activation)) + " is not implemented; only silu is");
   }
-  if (const Json* quantization = reader.find("quantization_config")) {
-    std::string method = "of an unnamed kind";
-    if (quantization->is_object() && quantization->contains("quant_method")) {
-      method = shown_json((*quantization)["quant_method"]);
-    }
-    refuse(reader,
-           "quantization_config (" + method + ") is not implemented; use the unquantised model");
-  }
+  refuse_quantization(reader, config);
   if (reader.number("attention_dropout").value_or(0.0) != 0.0) {
     refuse(reader, "attention_dropout " + shown_json(*reader.find("attention_dropout")) +
                        " is not implemented; set it to 0");
@@ -220,6 +240,7 @@ void refuse_unsupported(const JsonReader& reader, const ModelConfig& config) {
     refuse(reader, "partial_rotary_factor other than 1 is not implemented");
   }
   refuse_sliding_window(reader, config);
+  refuse_plain_window(reader, config);
 }
 
 void read_biases(const JsonReader& reader, ModelConfig& config) {
@@ -236,19 +257,32 @@ void read_biases(const JsonReader& reader, ModelConfig& config) {
       config.qkv_bias = config.o_bias = attention_bias;
       config.mlp_bias = reader.flag("mlp_bias");
       break;
+    case ModelFamily::kQwen2Moe:
+      config.qkv_bias = flag_or(reader, "qkv_bias", true);
+      break;
+    case ModelFamily::kQwen3Moe:
+      config.qk_norm = true;
+      config.qkv_bias = config.o_bias = attention_bias;
+      break;
+    default:
+      if (attention_bias) {
+        refuse(reader, fmt::format("attention_bias true is not implemented for {}",
+                                   family_name(config.family)));
+      }
+      break;
   }
 }
 
 void read_heads(const JsonReader& reader, ModelConfig& config) {
   config.num_heads = reader.required_integer("num_attention_heads");
   const std::optional<int64_t> kv_heads = reader.integer("num_key_value_heads");
-  const bool qwen = config.family != ModelFamily::kLlama;
+  const int64_t absent = family_info(config.family).num_kv_heads;
   if (kv_heads) {
     config.num_kv_heads = *kv_heads;
   } else {
     // HF: null means one per query head; an absent key means the class's default.
     config.num_kv_heads =
-        qwen && !reader.has("num_key_value_heads") ? kQwenKvHeadsDefault : config.num_heads;
+        absent > 0 && !reader.has("num_key_value_heads") ? absent : config.num_heads;
   }
   const std::optional<int64_t> head_dim = reader.integer("head_dim");
   if (head_dim) {
@@ -287,33 +321,62 @@ int64_t read_token_id(const JsonReader& reader, const char* key, int64_t absent)
   return id;
 }
 
+// Every family but is_gpt: RMSNorm, a gated MLP, HF's usual keys.
+void read_llama_like(const JsonReader& reader, ModelConfig& config) {
+  const FamilyInfo& info = family_info(config.family);
+  const bool baichuan = config.family == ModelFamily::kBaichuan;
+  config.vocab_size = reader.required_integer("vocab_size");
+  config.hidden_size = reader.required_integer("hidden_size");
+  config.ffn_hidden_size = reader.required_integer("intermediate_size");
+  config.num_layers = reader.required_integer("num_hidden_layers");
+  read_heads(reader, config);
+  std::optional<int64_t> positions = reader.integer("max_position_embeddings");
+  if (!positions && baichuan) {
+    positions = reader.integer("model_max_length");
+  }
+  config.max_position_embeddings = positions.value_or(info.max_position_embeddings);
+  config.rms_norm_eps = reader.number("rms_norm_eps").value_or(config.rms_norm_eps);
+  config.initializer_range = reader.number("initializer_range").value_or(config.initializer_range);
+  config.tie_word_embeddings = flag_or(reader, "tie_word_embeddings", info.tie_word_embeddings);
+  if (baichuan && config.hidden_size != kBaichuanRopeHidden) {
+    config.position = PositionType::kAlibi;
+  }
+  read_biases(reader, config);
+  read_moe(reader, config);
+  read_mla(reader, config);
+  config.rope = read_rope(reader, config.max_position_embeddings);
+  const bool llama = config.family == ModelFamily::kLlama;
+  config.bos_token_id = read_token_id(reader, "bos_token_id", llama ? 1 : -1);
+  config.eos_token_id = read_token_id(reader, "eos_token_id", llama ? 2 : -1);
+  refuse_unsupported(reader, config);
+}
+
 }  // namespace
+
+void refuse(const JsonReader& reader, const std::string& what) {
+  throw_error(ErrorCode::kNotImplemented, "{}: {}", reader.origin(), what);
+}
 
 const char* family_name(ModelFamily family) {
   return family_info(family).model_type;
+}
+
+const char* rope_type_name(RopeType type) {
+  static constexpr const char* kNames[] = {"default", "llama3", "linear",
+                                           "dynamic", "yarn",   "longrope"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 ModelConfig parse_model_config(const Json& json, const std::string& origin) {
   const JsonReader reader(json, origin);
   ModelConfig config;
   config.family = read_family(reader);
-  const FamilyInfo& info = family_info(config.family);
-  config.vocab_size = reader.required_integer("vocab_size");
-  config.hidden_size = reader.required_integer("hidden_size");
-  config.ffn_hidden_size = reader.required_integer("intermediate_size");
-  config.num_layers = reader.required_integer("num_hidden_layers");
-  read_heads(reader, config);
-  config.max_position_embeddings =
-      reader.integer("max_position_embeddings").value_or(info.max_position_embeddings);
-  config.rms_norm_eps = reader.number("rms_norm_eps").value_or(config.rms_norm_eps);
-  config.initializer_range = reader.number("initializer_range").value_or(config.initializer_range);
-  config.tie_word_embeddings = reader.flag("tie_word_embeddings");
-  read_biases(reader, config);
-  config.rope = read_rope(reader, config.max_position_embeddings);
-  const bool llama = config.family == ModelFamily::kLlama;
-  config.bos_token_id = read_token_id(reader, "bos_token_id", llama ? 1 : -1);
-  config.eos_token_id = read_token_id(reader, "eos_token_id", llama ? 2 : -1);
-  refuse_unsupported(reader, config);
+  if (is_gpt(config.family)) {
+    read_gpt(reader, config);
+    refuse_quantization(reader, config);
+  } else {
+    read_llama_like(reader, config);
+  }
   check_model_config_as(config, ErrorCode::kCorruptData, origin);
   return config;
 }

@@ -8,9 +8,25 @@
 
 namespace plait {
 
-enum class ModelFamily : uint8_t { kQwen3, kQwen2, kLlama };
+// plait trains the first three and plans all: see check_trainable.
+enum class ModelFamily : uint8_t {
+  kQwen3,
+  kQwen2,
+  kLlama,
+  kMistral,
+  kBaichuan,  // the 7B has RoPE, the 13B ALiBi
+  kMixtral,
+  kQwen2Moe,
+  kQwen3Moe,
+  kDeepSeekV2,
+  kDeepSeekV3,
+  kGpt2,
+  kGptNeox,
+  kBloom,
+  kCustom,  // a shape put together from a framework's arguments: no HF class, any parts
+};
 
-// "qwen3", "qwen2", "llama": HF's model_type.
+// HF's model_type: "qwen3", "deepseek_v3"; "custom" for kCustom.
 const char* family_name(ModelFamily family);
 
 enum class NormType : uint8_t {
@@ -44,13 +60,15 @@ struct MlaConfig {
   int64_t v_head_dim = 0;
 };
 
-enum class RopeType : uint8_t { kDefault, kLlama3 };
+// What is behind kLlama3 is planned for, not executed: it changes no size.
+enum class RopeType : uint8_t { kDefault, kLlama3, kLinear, kDynamic, kYarn, kLongRope };
+const char* rope_type_name(RopeType type);  // HF's rope_type: "default", "llama3", "yarn"
 
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
+  double factor = 1;  // of all types but kDefault
   // kLlama3 only (HF modeling_rope_utils, _compute_llama3_parameters).
-  double factor = 1;
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   int64_t original_max_position_embeddings = 8192;
@@ -92,15 +110,16 @@ struct ModelConfig {
   }
 };
 
-// Reads DIR/config.json or a file. Errors: kNotFound; kCorruptData (not JSON, a key of the wrong
-// type, a missing key, an impossible size: named with its value); kNotImplemented for an unknown
-// architecture, rope type, activation, sliding-window use or quantisation, named: nothing unknown
-// is ever treated as Llama.
+// Reads DIR/config.json or a file, of a model that plait trains or plans: who executes it calls
+// check_trainable. Errors: kNotFound; kCorruptData (not JSON, a key of the wrong type, a missing
+// key, an impossible size: named with its value); kNotImplemented for an unknown architecture, rope
+// type, activation, sliding-window use or quantisation, named: nothing unknown is ever treated as
+// Llama.
 ModelConfig load_model_config(const std::string& path);
 ModelConfig parse_model_config(const Json& json, const std::string& origin);
 
 // An HF config.json (style of transformers 5, with the old keys beside) that reads back equal and
-// that HF transformers loads. `dtype` is "float32" or "bfloat16".
+// that HF transformers loads. `dtype` is "float32" or "bfloat16". Requires: check_trainable.
 Json to_hf_config(const ModelConfig& config, const std::string& dtype);
 
 // Checks that hold for every use (positive sizes, heads % kv_heads == 0, even head_dim, ...).

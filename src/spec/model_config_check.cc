@@ -1,3 +1,5 @@
+#include <initializer_list>
+
 #include "base/error.h"
 #include "base/json_full.h"
 #include "spec/model_config.h"
@@ -23,6 +25,9 @@ void check_rope(const ModelConfig& config, ErrorCode code, const std::string& or
   if (!(rope.factor >= 1 && rope.factor <= 1e6)) {
     bad_value(code, origin, fmt::format("rope factor {} must be 1 to 1e6", rope.factor));
   }
+  if (rope.type != RopeType::kLlama3) {
+    return;
+  }
   if (!(rope.low_freq_factor > 0 && rope.high_freq_factor > rope.low_freq_factor &&
         rope.high_freq_factor <= 1e6)) {
     bad_value(code, origin,
@@ -38,7 +43,62 @@ void check_rope(const ModelConfig& config, ErrorCode code, const std::string& or
   }
 }
 
+struct Bound {
+  const char* name;
+  int64_t value;
+  int64_t least;
+  int64_t most;
+};
+
+void check_bounds(std::initializer_list<Bound> bounds, ErrorCode code, const std::string& origin) {
+  for (const Bound& bound : bounds) {
+    if (bound.value < bound.least || bound.value > bound.most) {
+      bad_value(code, origin,
+                fmt::format("{} is {}, but must be {} to {}", bound.name, bound.value, bound.least,
+                            bound.most));
+    }
+  }
+}
+
+void check_moe(const ModelConfig& config, ErrorCode code, const std::string& origin) {
+  const MoeConfig& moe = config.moe;
+  if (moe.num_experts == 0 && moe.experts_per_token == 0) {
+    return;
+  }
+  check_bounds(
+      {{"the number of routed experts", moe.num_experts, 1, kExpertsMax},
+       {"num_experts_per_tok", moe.experts_per_token, 1, moe.num_experts},
+       {"moe_intermediate_size", moe.ffn_hidden_size, 1, int64_t{1} << 22},
+       {"the size of the shared experts", moe.shared_ffn_hidden_size, 0, int64_t{1} << 24},
+       {"the number of dense layers in front", moe.first_dense_layers, 0, config.num_layers},
+       {"the period of MoE layers", moe.layer_period, 1, int64_t{1} << 12}},
+      code, origin);
+  if (moe.num_experts * moe.ffn_hidden_size > kExpertRowsMax) {
+    bad_value(code, origin,
+              fmt::format("{} experts of moe_intermediate_size {} are more than {} rows together",
+                          moe.num_experts, moe.ffn_hidden_size, kExpertRowsMax));
+  }
+}
+
+void check_mla(const ModelConfig& config, ErrorCode code, const std::string& origin) {
+  const MlaConfig& mla = config.mla;
+  if (mla.kv_lora_rank == 0 && mla.q_lora_rank == 0) {
+    return;
+  }
+  static constexpr int64_t kRankMax = 1 << 16;
+  static constexpr int64_t kHeadMax = 1 << 12;
+  check_bounds({{"q_lora_rank", mla.q_lora_rank, 0, kRankMax},
+                {"kv_lora_rank", mla.kv_lora_rank, 1, kRankMax},
+                {"qk_rope_head_dim", mla.rope_head_dim, 1, kHeadMax},
+                {"qk_nope_head_dim", mla.nope_head_dim, 0, kHeadMax},
+                {"v_head_dim", mla.v_head_dim, 1, kHeadMax}},
+               code, origin);
+}
+
 void check_family(const ModelConfig& config, ErrorCode code, const std::string& origin) {
+  if (!is_trained(config.family)) {
+    return;
+  }
   const bool qwen2 = config.family == ModelFamily::kQwen2;
   const bool o_bias_wanted = !qwen2 && config.qkv_bias;
   if (config.qk_norm != (config.family == ModelFamily::kQwen3) || (qwen2 && !config.qkv_bias) ||
@@ -77,6 +137,7 @@ Json token_json(int64_t id) {
 }  // namespace
 
 void check_model_config_as(const ModelConfig& config, ErrorCode code, const std::string& origin) {
+  check_mla(config, code, origin);  // first: head_dim is the sum of two of its sizes
   for (const SizeLimit& limit : kSizeLimits) {
     const int64_t value = config.*limit.field;
     if (value < 1 || value > limit.most) {
@@ -89,7 +150,7 @@ void check_model_config_as(const ModelConfig& config, ErrorCode code, const std:
               fmt::format("num_attention_heads {} is not a multiple of num_key_value_heads {}",
                           config.num_heads, config.num_kv_heads));
   }
-  if (config.head_dim % 2 != 0) {
+  if (config.head_dim % 2 != 0 && config.position == PositionType::kRope) {
     bad_value(code, origin,
               fmt::format("head_dim {} is odd, but RoPE turns pairs", config.head_dim));
   }
@@ -102,10 +163,12 @@ void check_model_config_as(const ModelConfig& config, ErrorCode code, const std:
               fmt::format("initializer_range {} must be 0 to 1", config.initializer_range));
   }
   check_rope(config, code, origin);
+  check_moe(config, code, origin);
   check_family(config, code, origin);
 }
 
 Json to_hf_config(const ModelConfig& config, const std::string& dtype) {
+  CHECK(is_trained(config.family));
   const FamilyInfo& info = family_info(config.family);
   const bool llama = config.family == ModelFamily::kLlama;
   Json json = Json::object();
@@ -147,18 +210,27 @@ void check_model_config(const ModelConfig& config, const std::string& origin) {
 }
 
 void check_trainable(const ModelConfig& config, const std::string& origin) {
-  const char* part = config.moe.num_experts > 0               ? "a mixture of experts"
-                     : config.mla.kv_lora_rank > 0            ? "multi-head latent attention"
-                     : config.norm != NormType::kRms          ? "LayerNorm"
-                     : config.position != PositionType::kRope ? "positions other than RoPE"
-                     : !config.gated_mlp                      ? "an MLP without a gate"
-                     : config.embedding_norm                  ? "a norm behind the embedding"
-                                                              : nullptr;
-  if (part != nullptr) {
-    throw_error(
-        ErrorCode::kNotImplemented,
-        "{}: {} is planned for, but not executed; plait train runs Qwen3, Qwen2 and Llama 3",
-        origin, part);
+  std::string part;
+  if (config.moe.num_experts > 0) {
+    part = "a mixture of experts";
+  } else if (config.mla.kv_lora_rank > 0) {
+    part = "multi-head latent attention";
+  } else if (config.norm != NormType::kRms) {
+    part = "LayerNorm";
+  } else if (config.position != PositionType::kRope) {
+    part = "a model with positions other than RoPE";
+  } else if (!config.gated_mlp) {
+    part = "an MLP without a gate";
+  } else if (config.embedding_norm) {
+    part = "a norm behind the embedding";
+  } else if (config.rope.type != RopeType::kDefault && config.rope.type != RopeType::kLlama3) {
+    part = std::string("rope type \"") + rope_type_name(config.rope.type) + "\"";
+  }
+  if (!part.empty() || !is_trained(config.family)) {
+    throw_error(ErrorCode::kNotImplemented,
+                "{}: model_type {}{}{} is not implemented: plait plan takes it, but what runs are "
+                "qwen3, qwen2 and llama models with RoPE (default or llama3)",
+                origin, family_name(config.family), part.empty() ? "" : " with ", part);
   }
 }
 

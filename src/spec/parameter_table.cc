@@ -11,6 +11,8 @@ namespace {
 // Elements to which parameter groups are aligned: 64 bytes of f32.
 constexpr int64_t kAlign = 16;
 
+constexpr const char* kRouterBias = "gate.e_score_correction_bias";
+
 // Collects specs of one section and layer.
 class TableBuilder {
  public:
@@ -22,6 +24,9 @@ class TableBuilder {
     layer_ = layer;
   }
 
+  // What follows stands for this many experts; 0: for none.
+  void enter_experts(int64_t experts) { experts_ = experts; }
+
   ParamSpec& matrix(const std::string& name, Placement placement, std::vector<int64_t> shape) {
     ParamSpec spec;
     spec.name = name;
@@ -31,11 +36,18 @@ class TableBuilder {
     spec.layer = layer_;
     spec.padded_rows = spec.shape[0];
     spec.weight_decay = spec.shape.size() > 1;
+    spec.experts = experts_;
     table_.push_back(std::move(spec));
     return table_.back();
   }
 
-  void norm(const std::string& name, int64_t size, PartialGradient partial) {
+  // Replicated, and applied to this rank's tokens.
+  void replicated(const std::string& name, std::vector<int64_t> shape) {
+    matrix(name, Placement::kReplicated, std::move(shape)).partial_gradient =
+        PartialGradient::kWithSequenceParallel;
+  }
+
+  void scale(const std::string& name, int64_t size, PartialGradient partial) {
     ParamSpec& spec = matrix(name, Placement::kReplicated, {size});
     spec.init = Init::kOnes;
     spec.partial_gradient = partial;
@@ -46,6 +58,14 @@ class TableBuilder {
     spec.init = Init::kZeros;
     if (placement == Placement::kReplicated) {
       spec.partial_gradient = PartialGradient::kWithSequenceParallel;
+    }
+  }
+
+  // The model's norm over the hidden size.
+  void norm(const std::string& prefix) {
+    scale(prefix + ".weight", config_.hidden_size, PartialGradient::kWithSequenceParallel);
+    if (config_.norm == NormType::kLayer) {
+      bias(prefix + ".bias", Placement::kReplicated, config_.hidden_size);
     }
   }
 
@@ -65,40 +85,97 @@ class TableBuilder {
     }
   }
 
+  // The input-sharded projection back to the hidden size.
+  void down(const std::string& prefix, int64_t inputs, bool with_bias) {
+    matrix(prefix + ".weight", Placement::kColumns, {config_.hidden_size, inputs});
+    if (with_bias) {
+      bias(prefix + ".bias", Placement::kReplicated, config_.hidden_size);
+    }
+  }
+
  private:
   const ModelConfig& config_;
   std::vector<ParamSpec>& table_;
   Section section_ = Section::kEmbedding;
   int64_t layer_ = -1;
+  int64_t experts_ = 0;
 };
+
+void add_attention(const ModelConfig& config, const std::string& prefix, TableBuilder& builder) {
+  const int64_t q_rows = config.num_heads * config.head_dim;
+  const int64_t kv_rows = config.num_kv_heads * config.head_dim;
+  builder.fused(prefix, {{"q_proj", q_rows}, {"k_proj", kv_rows}, {"v_proj", kv_rows}},
+                config.qkv_bias);
+  if (config.qk_norm) {
+    builder.scale(prefix + "q_norm.weight", config.head_dim, PartialGradient::kAlways);
+    builder.scale(prefix + "k_norm.weight", config.head_dim, PartialGradient::kAlways);
+  }
+  builder.down(prefix + "o_proj", q_rows, config.o_bias);
+}
+
+// The compressions are replicated over tp, what unfolds them is split by heads.
+void add_latent_attention(const ModelConfig& config, const std::string& prefix,
+                          TableBuilder& builder) {
+  const MlaConfig& mla = config.mla;
+  const int64_t q_rows = config.num_heads * (mla.nope_head_dim + mla.rope_head_dim);
+  if (mla.q_lora_rank > 0) {
+    builder.replicated(prefix + "q_a_proj.weight", {mla.q_lora_rank, config.hidden_size});
+    builder.scale(prefix + "q_a_layernorm.weight", mla.q_lora_rank,
+                  PartialGradient::kWithSequenceParallel);
+    builder.matrix(prefix + "q_b_proj.weight", Placement::kRows, {q_rows, mla.q_lora_rank});
+  } else {
+    builder.matrix(prefix + "q_proj.weight", Placement::kRows, {q_rows, config.hidden_size});
+  }
+  builder.replicated(prefix + "kv_a_proj_with_mqa.weight",
+                     {mla.kv_lora_rank + mla.rope_head_dim, config.hidden_size});
+  builder.scale(prefix + "kv_a_layernorm.weight", mla.kv_lora_rank,
+                PartialGradient::kWithSequenceParallel);
+  builder.matrix(prefix + "kv_b_proj.weight", Placement::kRows,
+                 {config.num_heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank});
+  builder.down(prefix + "o_proj", config.num_heads * mla.v_head_dim, config.o_bias);
+}
+
+void add_mlp(const ModelConfig& config, const std::string& prefix, int64_t width,
+             TableBuilder& builder) {
+  if (config.gated_mlp) {
+    builder.fused(prefix, {{"gate_proj", width}, {"up_proj", width}}, config.mlp_bias);
+  } else {
+    builder.fused(prefix, {{"up_proj", width}}, config.mlp_bias);
+  }
+  builder.down(prefix + "down_proj", width, config.mlp_bias);
+}
+
+void add_experts(const ModelConfig& config, const std::string& prefix, TableBuilder& builder) {
+  const MoeConfig& moe = config.moe;
+  builder.replicated(prefix + "gate.weight", {moe.num_experts, config.hidden_size});
+  if (moe.router_bias) {
+    builder.bias(prefix + kRouterBias, Placement::kReplicated, moe.num_experts);
+  }
+  builder.enter_experts(moe.num_experts);
+  add_mlp(config, prefix + "experts.*.", moe.ffn_hidden_size, builder);
+  builder.enter_experts(0);
+  if (moe.shared_ffn_hidden_size > 0) {
+    add_mlp(config, prefix + "shared_experts.", moe.shared_ffn_hidden_size, builder);
+  }
+  if (moe.shared_gate) {
+    builder.replicated(prefix + "shared_expert_gate.weight", {1, config.hidden_size});
+  }
+}
 
 void add_layer(const ModelConfig& config, int64_t layer, TableBuilder& builder) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  const int64_t q_rows = config.num_heads * config.head_dim;
-  const int64_t kv_rows = config.num_kv_heads * config.head_dim;
   builder.enter(Section::kLayer, layer);
-  builder.norm(prefix + "input_layernorm.weight", config.hidden_size,
-               PartialGradient::kWithSequenceParallel);
-  builder.fused(attention, {{"q_proj", q_rows}, {"k_proj", kv_rows}, {"v_proj", kv_rows}},
-                config.qkv_bias);
-  if (config.qk_norm) {
-    builder.norm(attention + "q_norm.weight", config.head_dim, PartialGradient::kAlways);
-    builder.norm(attention + "k_norm.weight", config.head_dim, PartialGradient::kAlways);
+  builder.norm(prefix + "input_layernorm");
+  if (config.mla.kv_lora_rank > 0) {
+    add_latent_attention(config, prefix + "self_attn.", builder);
+  } else {
+    add_attention(config, prefix + "self_attn.", builder);
   }
-  builder.matrix(attention + "o_proj.weight", Placement::kColumns, {config.hidden_size, q_rows});
-  if (config.o_bias) {
-    builder.bias(attention + "o_proj.bias", Placement::kReplicated, config.hidden_size);
-  }
-  builder.norm(prefix + "post_attention_layernorm.weight", config.hidden_size,
-               PartialGradient::kWithSequenceParallel);
-  builder.fused(mlp, {{"gate_proj", config.ffn_hidden_size}, {"up_proj", config.ffn_hidden_size}},
-                config.mlp_bias);
-  builder.matrix(mlp + "down_proj.weight", Placement::kColumns,
-                 {config.hidden_size, config.ffn_hidden_size});
-  if (config.mlp_bias) {
-    builder.bias(mlp + "down_proj.bias", Placement::kReplicated, config.hidden_size);
+  builder.norm(prefix + "post_attention_layernorm");
+  if (config.is_moe_layer(layer)) {
+    add_experts(config, prefix + "mlp.", builder);
+  } else {
+    add_mlp(config, prefix + "mlp.", config.ffn_hidden_size, builder);
   }
 }
 
@@ -223,7 +300,7 @@ void place_chunk(std::vector<Pending>& pending, const Layout& layout, int64_t bu
 }  // namespace
 
 int64_t ParamSpec::count() const {
-  int64_t count = 1;
+  int64_t count = std::max<int64_t>(experts, 1);
   for (const int64_t dim : shape) {
     count *= dim;
   }
@@ -238,11 +315,18 @@ std::vector<ParamSpec> make_parameter_table(const ModelConfig& config,
   const std::vector<int64_t> vocab_shape = {config.vocab_size, config.hidden_size};
   builder.enter(Section::kEmbedding, -1);
   builder.matrix("model.embed_tokens.weight", Placement::kRows, vocab_shape).padded_rows = padded;
+  if (config.position == PositionType::kLearned) {
+    builder.replicated("model.embed_positions.weight",
+                       {config.max_position_embeddings, config.hidden_size});
+  }
+  if (config.embedding_norm) {
+    builder.norm("model.embed_layernorm");
+  }
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     add_layer(config, layer, builder);
   }
   builder.enter(Section::kHead, -1);
-  builder.norm("model.norm.weight", config.hidden_size, PartialGradient::kWithSequenceParallel);
+  builder.norm("model.norm");
   if (!config.tie_word_embeddings) {
     builder.matrix("lm_head.weight", Placement::kRows, vocab_shape).padded_rows = padded;
   }
@@ -255,6 +339,25 @@ int64_t count_parameters(const std::vector<ParamSpec>& table) {
     count += spec.count();
   }
   return count;
+}
+
+int64_t count_active_parameters(const std::vector<ParamSpec>& table, const ModelConfig& config) {
+  int64_t count = 0;
+  for (const ParamSpec& spec : table) {
+    if (spec.name.ends_with(kRouterBias)) {
+      continue;
+    }
+    count += spec.experts > 0 ? spec.count() / spec.experts * config.moe.experts_per_token
+                              : spec.count();
+  }
+  return count;
+}
+
+int64_t kv_bytes_per_token(const ModelConfig& config, int64_t element_bytes) {
+  const int64_t elements = config.mla.kv_lora_rank > 0
+                               ? config.mla.kv_lora_rank + config.mla.rope_head_dim
+                               : 2 * config.num_kv_heads * config.head_dim;
+  return config.num_layers * elements * element_bytes;
 }
 
 Shard tp_shard(const ParamSpec& spec, int tp, int tp_rank) {

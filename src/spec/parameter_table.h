@@ -31,7 +31,8 @@ enum class Init : uint8_t { kNormal, kOnes, kZeros };
 enum class Section : uint8_t { kEmbedding, kLayer, kHead };
 
 struct ParamSpec {
-  std::string name;            // as in HF checkpoints
+  // As in HF checkpoints for the families that plait trains, in the same style for the others.
+  std::string name;
   std::vector<int64_t> shape;  // logical, unpadded: 1 or 2 dims
   Placement placement = Placement::kReplicated;
   PartialGradient partial_gradient = PartialGradient::kNever;
@@ -42,8 +43,12 @@ struct ParamSpec {
   bool weight_decay = true;  // two or more dims
   // Stored directly behind its predecessor in the table: kernels read both as one matrix.
   bool joins_previous = false;
+  // n > 0: the spec stands for n equal matrices, one an expert ("mlp.experts.*.up_proj.weight"),
+  // that are spread over the ep group; `shape` and tp_shard are those of one, split over the tp
+  // group of experts. 0: no expert.
+  int64_t experts = 0;
 
-  int64_t count() const;  // logical elements
+  int64_t count() const;  // logical elements, of all experts
   int64_t cols() const { return shape.size() > 1 ? shape[1] : 1; }
 };
 
@@ -59,6 +64,14 @@ std::vector<ParamSpec> make_parameter_table(const ModelConfig& config, const Tab
 
 // Sum over the table, without padding.
 int64_t count_parameters(const std::vector<ParamSpec>& table);
+
+// The parameters that one token meets: experts_per_token of the experts, all of the rest but the
+// bias of the router, which takes part in the choice alone.
+int64_t count_active_parameters(const std::vector<ParamSpec>& table, const ModelConfig& config);
+
+// Bytes that the KV cache of all layers keeps of one token, with elements of `element_bytes`; under
+// multi-head latent attention the compressed vector and the rotated key.
+int64_t kv_bytes_per_token(const ModelConfig& config, int64_t element_bytes);
 
 // The rectangle of a parameter that one tp rank stores: rows [row_begin, row_begin + rows) and
 // columns likewise, in padded coordinates; row-major.

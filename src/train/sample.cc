@@ -74,6 +74,7 @@ void sample_tokens(const SampleOptions& options, const std::function<void(int32_
   EngineConfig config;
   config.model =
       checkpoint.empty() ? load_model_config(options.source) : read_manifest(checkpoint).model;
+  check_trainable(config.model, options.source);
   std::vector<int32_t> tokens = options.prompt;
   for (const int32_t token : tokens) {
     if (token < 0 || token >= config.model.vocab_size) {

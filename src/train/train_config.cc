@@ -203,6 +203,7 @@ TrainRun resolve_train_run(const TrainConfig& config) {
   require(known_ranks <= 1000000, "ranks", fmt::format("{}", known_ranks), "at most 1000000");
   EngineConfig& engine = run.engine;
   engine.model = load_model_config(config.model);
+  check_trainable(engine.model, config.model);
   engine.layout = resolve_layout(config, static_cast<int>(known_ranks));
   engine.batch = {.global_batch_size = config.global_batch_size,
                   .micro_batch_size = config.micro_batch_size,

@@ -155,6 +155,25 @@ TEST_F(BadInput, Sizes) {
   expect_train_refused({"--seq-len", "0"}, {"seq_len=0"});
 }
 
+// What plait plans, it does not therefore run.
+TEST_F(BadInput, ModelsThatAreOnlyPlanned) {
+  const std::string corpus = std::string(PLAIT_MODEL_CORPUS) + "/";
+  std::filesystem::create_directory(file("hf"));
+  for (const auto& [name, part] : {std::pair("tiny_mixtral.json", "mixture of experts"),
+                                   std::pair("tiny_qwen3_moe.json", "mixture of experts"),
+                                   std::pair("tiny_deepseek_v3.json", "mixture of experts"),
+                                   std::pair("tiny_gpt2.json", "LayerNorm")}) {
+    const std::vector<std::string> parts = {part, "not implemented"};
+    expect_model_refused(corpus + name, parts);
+    expect_model_refused(corpus + name, parts, {"--dry-run"});
+    write(file("hf/config.json"), read_file(corpus + name));
+    expect_model_refused(file("hf"), parts, {"--finetune"});
+    expect_refused({"train", "verify", file("hf")}, parts);
+    expect_refused({"generate", file("hf"), "--tokens", "1"}, parts);
+  }
+  expect_config_refused("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", {"yarn"});
+}
+
 TEST_F(BadInput, RunFiles) {
   expect_run_file_refused("[batch]\nstep = 5\n", {"line 2", "batch.step", "batch.steps"});
   expect_run_file_refused("[batchs]\nsteps = 5\n", {"line 1", "batchs", "batch"});

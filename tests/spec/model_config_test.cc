@@ -135,14 +135,16 @@ TEST(ModelConfig, AbsentKeysTakeHfDefaults) {
 }
 
 TEST(ModelConfig, UnknownModelsAreRefusedByName) {
-  for (const char* name : {"MistralForCausalLM", "Qwen3MoeForCausalLM", "LlamaModel"}) {
+  for (const char* name : {"FalconForCausalLM", "Qwen3NextForCausalLM", "LlamaModel", ""}) {
     Json json = load("tiny_llama.json");
     json["architectures"] = Json::array({name});
     expect_error(json, ErrorCode::kNotImplemented, name);
   }
   Json json = load("tiny_llama.json");
-  json["model_type"] = "mistral";
-  expect_error(json, ErrorCode::kNotImplemented, "mistral");
+  for (const char* type : {"falcon", "custom", ""}) {
+    json["model_type"] = type;
+    expect_error(json, ErrorCode::kNotImplemented, type);
+  }
   json["model_type"] = "qwen2";
   expect_error(json, ErrorCode::kCorruptData, "model_type is qwen2");
   json.erase("architectures");
@@ -151,7 +153,7 @@ TEST(ModelConfig, UnknownModelsAreRefusedByName) {
 }
 
 TEST(ModelConfig, UnknownRopeTypesAreRefusedByName) {
-  for (const char* type : {"linear", "dynamic", "yarn", "longrope", "su", "mrope"}) {
+  for (const char* type : {"su", "mrope", "default3"}) {
     for (const char* key : {"type", "rope_type"}) {
       Json json = load("llama3_rope_v4.json");
       json["rope_scaling"] = Json::object({{key, type}, {"factor", 2.0}});
@@ -164,6 +166,28 @@ TEST(ModelConfig, UnknownRopeTypesAreRefusedByName) {
   Json json = load("tiny_llama.json");
   json["rope_parameters"] = Json::object({{"full_attention", Json::object()}});
   expect_error(json, ErrorCode::kNotImplemented, "full_attention");
+}
+
+// `config` parses, and check_trainable refuses it with a message that holds `part`.
+void expect_planned_only(const ModelConfig& config, const std::string& part) {
+  try {
+    check_trainable(config, "config.json");
+    ADD_FAILURE() << "trainable, expected an error with '" << part << "'";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotImplemented);
+    EXPECT_EQ(exit_code(error.code()), 2);
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+  }
+}
+
+TEST(ModelConfig, ScaledRopeIsPlannedButNotTrained) {
+  for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {
+    Json json = load("llama3_rope_v4.json");
+    json["rope_scaling"] = Json::object({{"rope_type", type}, {"factor", 4.0}});
+    EXPECT_EQ(parse(json).rope.factor, 4.0);
+    expect_planned_only(parse(json), type);
+  }
+  EXPECT_NO_THROW(check_trainable(load_model_config(data_file("llama3_rope_v4.json")), "x"));
 }
 
 TEST(ModelConfig, ContradictingRopeKeysAreRefused) {
