@@ -119,7 +119,8 @@ class World {
   virtual std::unique_ptr<ProcessGroup> create_group(
       const std::string& name, const std::vector<std::vector<int>>& partition) = 0;
 
-  // Ends the job on every rank: peers that wait throw kComm with `reason`. Not collective;
+  // Ends the job on every rank: peers that wait, now or later, throw kCancelled with `reason`, and
+  // so does run_ranks() everywhere. The caller should return from its body. Not collective;
   // thread-safe.
   virtual void abort(const std::string& reason) = 0;
 };

@@ -269,8 +269,19 @@ TEST(LocalFaults, AbortEndsPeersWithItsReason) {
     }
     group.barrier();
   });
-  EXPECT_EQ(e.code(), ErrorCode::kComm);
-  EXPECT_TRUE(has(e, "the operator said so")) << e.message();
+  EXPECT_EQ(e.code(), ErrorCode::kCancelled);
+  EXPECT_TRUE(has(e, "was told to stop: rank 0 ended the job: the operator said so"))
+      << e.message();
+}
+
+TEST(LocalFaults, AbortEndsARunThatWaitsForNobody) {
+  const Error e = expect_error(runner(2, 60), [&](World& world, ProcessGroup&) {
+    if (world.rank() == 1) {
+      world.abort("the operator said so");
+    }
+  });
+  EXPECT_EQ(e.code(), ErrorCode::kCancelled);
+  EXPECT_TRUE(has(e, "rank 1 ended the job: the operator said so")) << e.message();
 }
 
 TEST(LocalFaults, UnknownDeviceIsReportedOnce) {

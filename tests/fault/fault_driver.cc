@@ -1,6 +1,7 @@
 // Loops all_reduce under mpirun until something happens to it: fault_driver DEADLINE_S RUN_DIR
 // MODE. Prints "pid RANK PID" on stdout when the loop runs. MODE: "loop"; "wedge", "throw",
-// "check": rank 1 stops calling, throws, or breaks an invariant after 20 rounds.
+// "check", "abort": rank 1 stops calling, throws, breaks an invariant, or ends the job after 20
+// rounds.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,14 +26,19 @@ void on_sigterm(int) {
   _exit(4);
 }
 
-void misbehave(const std::string& mode) {
+// False if the loop is over.
+bool misbehave(World& world, const std::string& mode) {
   if (mode == "wedge") {
     std::this_thread::sleep_for(std::chrono::seconds(60));
   } else if (mode == "throw") {
     throw_error(ErrorCode::kNonFinite, "loss is NaN");
   } else if (mode == "check") {
     CHECK_EQ(1 + 1, 3);
+  } else if (mode == "abort") {
+    world.abort("the operator said so");
+    return false;
   }
+  return true;
 }
 
 void loop(World& world, const std::string& mode) {
@@ -45,8 +51,8 @@ void loop(World& world, const std::string& mode) {
     if (round == 20) {
       std::printf("pid %d %d\n", world.rank(), getpid());
       std::fflush(stdout);
-      if (world.rank() == 1) {
-        misbehave(mode);
+      if (world.rank() == 1 && !misbehave(world, mode)) {
+        return;
       }
     }
     group->all_reduce({buffer.ptr(), 100000, DType::kF32, ReduceOp::kSum, round % 2 == 1}).wait();
@@ -71,7 +77,7 @@ int main(int argc, char** argv) {
   try {
     plait::run_ranks(options, [&](plait::World& world) { plait::loop(world, mode); });
   } catch (const plait::Error& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    std::fprintf(stderr, "error: %s (%s)\n", e.what(), plait::error_code_name(e.code()));
     return plait::exit_code(e.code());
   }
   return 0;

@@ -52,7 +52,7 @@ class LocalWorld final : public World {
   }
 
   void abort(const std::string& reason) override {
-    state_.abort(ErrorCode::kComm, "rank " + std::to_string(rank_) + " ended the job: " + reason);
+    state_.abort("rank " + std::to_string(rank_) + " ended the job: " + reason);
   }
 
  private:
@@ -71,7 +71,7 @@ struct FirstError {
     const std::string name = "rank " + std::to_string(rank);
     const bool is_named = message.find(name) != std::string::npos;
     const std::string full = is_named ? message : name + ": " + message;
-    const bool was_first = state.abort(ErrorCode::kCancelled, full);
+    const bool was_first = state.abort(full);
     const std::scoped_lock lock(mutex);
     if (was_first || error == nullptr) {
       error = std::make_exception_ptr(Error(code, full));
@@ -126,6 +126,9 @@ void run_local_ranks(const RankRunnerOptions& options, const std::function<void(
   }
   if (first.error != nullptr) {
     std::rethrow_exception(first.error);
+  }
+  if (state.aborted()) {
+    state.throw_aborted(0);
   }
 }
 

@@ -7,14 +7,13 @@
 
 namespace plait {
 
-bool WorldState::abort(ErrorCode code, const std::string& reason) {
+bool WorldState::abort(const std::string& reason) {
   std::vector<std::shared_ptr<GroupState>> groups;
   {
     const std::scoped_lock lock(mutex_);
     if (aborted_.load(std::memory_order_relaxed)) {
       return false;
     }
-    abort_code_ = code;
     abort_reason_ = reason;
     aborted_.store(true, std::memory_order_release);
     for (const auto& group : groups_) {
@@ -31,7 +30,7 @@ bool WorldState::abort(ErrorCode code, const std::string& reason) {
 
 void WorldState::throw_aborted(int rank) {
   const std::scoped_lock lock(mutex_);
-  throw_error(abort_code_, "rank {} was told to stop: {}", rank, abort_reason_);
+  throw_error(ErrorCode::kCancelled, "rank {} was told to stop: {}", rank, abort_reason_);
 }
 
 std::shared_ptr<GroupState> WorldState::join_group(int64_t index, const std::string& name,

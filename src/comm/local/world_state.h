@@ -30,8 +30,8 @@ class WorldState {
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
 
   // The first call decides what every waiting rank reports; returns whether this was it.
-  bool abort(ErrorCode code, const std::string& reason);
-  // Throws what abort() was given. Requires: aborted().
+  bool abort(const std::string& reason);
+  // Throws kCancelled with what abort() was given. Requires: aborted().
   [[noreturn]] void throw_aborted(int rank);
 
   // The shared state of the `index`-th create_group call's group with these members: the first
@@ -51,7 +51,6 @@ class WorldState {
   const LocalWorldOptions options_;
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;
-  ErrorCode abort_code_ = ErrorCode::kCancelled;
   std::string abort_reason_;
   std::vector<std::weak_ptr<GroupState>> groups_;
   std::vector<std::pair<int64_t, Creation>> creations_;  // not yet joined by every rank

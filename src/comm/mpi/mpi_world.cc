@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -81,8 +82,18 @@ class MpiWorld final : public World {
   }
 
   void abort(const std::string& reason) override {
-    context_.side_channel->announce_failure(
-        fmt::format("rank {} ended the job: {}", rank_, reason));
+    const std::string full = fmt::format("rank {} ended the job: {}", rank_, reason);
+    {
+      const std::scoped_lock lock(mutex_);
+      abort_reason_ = abort_reason_.empty() ? full : abort_reason_;
+    }
+    context_.side_channel->announce_failure(full);
+  }
+
+  // Empty unless abort() was called here.
+  std::string abort_reason() {
+    const std::scoped_lock lock(mutex_);
+    return abort_reason_;
   }
 
  private:
@@ -102,6 +113,8 @@ class MpiWorld final : public World {
   int rank_ = 0;
   int size_ = 1;
   MPI_Group group_ = MPI_GROUP_NULL;
+  std::mutex mutex_;
+  std::string abort_reason_;
 };
 
 // Every rank's text, padded to a common length.
@@ -194,7 +207,9 @@ void run_body(const MpiContext& context, const std::vector<int>& hosts,
   };
   try {
     body(world);
-    context.side_channel->say_goodbye(context.deadline_s);
+    if (world.abort_reason().empty()) {
+      context.side_channel->say_goodbye(context.deadline_s);
+    }
   } catch (const Error& e) {
     throw Error(e.code(), announce(e.message()));
   } catch (const std::bad_alloc&) {
@@ -202,6 +217,10 @@ void run_body(const MpiContext& context, const std::vector<int>& hosts,
   } catch (const std::exception& e) {
     throw Error(ErrorCode::kUnavailable,
                 announce(std::string("unexpected exception: ") + e.what()));
+  }
+  if (const std::string reason = world.abort_reason(); !reason.empty()) {
+    usleep(kFarewellUs);
+    throw_error(ErrorCode::kCancelled, "{} was told to stop: {}", name, reason);
   }
   if (context.side_channel->stopped()) {
     usleep(kFollowUs);
