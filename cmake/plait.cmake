@@ -19,6 +19,17 @@ function(plait_library name)
   target_link_libraries(${name} PUBLIC plait_options ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
 endfunction()
 
+# plait_embed(FILE OUTPUT.cc HEADER h FUNCTION f): generates a .cc whose f() returns the text of the
+# file.
+function(plait_embed file output)
+  cmake_parse_arguments(ARG "" "HEADER;FUNCTION" "" ${ARGN})
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_text.cmake)
+  add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${output}
+    COMMAND ${CMAKE_COMMAND} -DINPUT=${file} -DOUTPUT=${CMAKE_CURRENT_BINARY_DIR}/${output}
+      -DHEADER=${ARG_HEADER} -DFUNCTION=${ARG_FUNCTION} -P ${script}
+    DEPENDS ${file} ${script} VERBATIM)
+endfunction()
+
 # What every test runs with. The suppressions name third-party libraries only.
 set(support ${PROJECT_SOURCE_DIR}/tests/support)
 set(PLAIT_TEST_ENVIRONMENT

@@ -13,6 +13,7 @@ void fuzz_safetensors(std::span<const std::byte> input);
 void fuzz_token_index(std::span<const std::byte> input);
 void fuzz_model_config(std::span<const std::byte> input);
 void fuzz_run_file(std::span<const std::byte> input);
+void fuzz_cluster_file(std::span<const std::byte> input);
 
 struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
@@ -21,6 +22,7 @@ struct FuzzTarget {
 inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
                                               {"token_index", fuzz_token_index},
                                               {"model_config", fuzz_model_config},
-                                              {"run_file", fuzz_run_file}};
+                                              {"run_file", fuzz_run_file},
+                                              {"cluster_file", fuzz_cluster_file}};
 
 }  // namespace plait

@@ -59,14 +59,18 @@ struct Cluster {
   int devices() const { return devices_per_server * servers; }
 };
 
-// Names that load_cluster knows, in order.
+// Names of catalog/clusters.toml, built in, in order.
 std::vector<std::string> cluster_names();
 
-// A catalogue name with an optional count ("910b-a2", "a2x8" = 8 servers, see docs/planning.md), or
-// a TOML file. Errors: kNotFound with the nearest names; kCorruptData naming file and key.
+// A catalogue name in any case ("910b3"), one with a number of servers behind an x ("910b3x16": 16
+// servers of 8), or a TOML file that describes one cluster (docs/planning.md; a name of the
+// catalogue wins over a file in the working directory). Errors: kNotFound with the nearest name;
+// kCorruptData naming file, line and key; kInvalidArgument for more servers than 1,000,000 devices
+// make, or several where no link between servers is described.
 Cluster load_cluster(const std::string& name_or_file);
 
-// The same with the number of devices set: whole servers, or part of one. Errors: kInvalidArgument.
+// The same with the number of devices set: whole servers, or part of one (where a full mesh then
+// has only the links among them). Errors: kInvalidArgument.
 Cluster with_devices(Cluster cluster, int devices);
 
 }  // namespace plait
