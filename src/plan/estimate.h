@@ -44,6 +44,8 @@ struct StageMemoryPlan {
   int max_in_flight = 0;
   StageBytes bytes;
   Range peak;  // framework() + comm + fragmentation
+  // What Megatron's counters report after the first step: its backward ran without the moments.
+  double first_step_peak = 0;
   Fit fit = Fit::kFits;
 };
 

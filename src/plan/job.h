@@ -43,6 +43,13 @@ struct TrainJob {
   // Under Recompute::kFull: layers of each virtual stage that recompute; -1: all of them
   // (Megatron's block method).
   int64_t recompute_layers = -1;
+  // The number above counts layers of a pipeline stage, its virtual stages together (MindSpeed's
+  // enable-recompute-layers-per-pp-rank).
+  bool recompute_per_stage = false;
+  // Layers of each virtual stage whose MLP activation is redone in backward (MindSpeed's
+  // recompute-activation-function); -1: all of them.
+  int64_t recompute_activation_layers = 0;
+  bool swap_attention = false;  // what attention keeps goes to the host and comes back
 
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;

@@ -1,0 +1,32 @@
+// Plans as text for a terminal and as JSON.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "plan/score.h"
+#include "plan/search.h"
+
+namespace plait {
+
+std::string bytes_text(double bytes);      // "12.3 GiB"
+std::string seconds_text(double seconds);  // "1.23 s", "45.6 ms"
+
+// One layout in full: memory per stage by category, time per phase, traffic per axis, sources.
+std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);
+Json estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);
+
+// The table of the best layouts, the reason for the winner, what its neighbours break on.
+std::string search_text(const SearchRequest& request, const SearchResult& result);
+Json search_json(const SearchRequest& request, const SearchResult& result);
+
+// Two layouts side by side.
+std::string diff_text(const Candidate& a, const Candidate& b);
+
+std::string score_text(const ScoreTable& table, const ScoreReport& report);
+Json score_json(const ScoreTable& table, const ScoreReport& report);
+
+// The figures of the cluster that a prediction rests on, each with its provenance and source.
+std::string provenance_text(const Cluster& cluster);
+
+}  // namespace plait
