@@ -4,35 +4,20 @@
 #include <algorithm>
 #include <ostream>
 
-#include "comm/rank_runner.h"
-#include "spec/memory_estimate.h"
-#include "train/engine.h"
+#include "train/memory_run.h"
 
 namespace plait {
+
+void PrintTo(const MemoryCase& c, std::ostream* out) {
+  *out << describe(c);
+}
+
 namespace {
 
-struct Case {
-  std::string layout;
-  Recompute recompute = Recompute::kNone;
-  ScheduleKind schedule = ScheduleKind::kOneFOneB;
-  DType dtype = DType::kF32;
-  bool tied = false;
-  std::vector<int64_t> stage_layers = {};
-  int64_t bucket_count = 4 << 20;
-};
+using Case = MemoryCase;
 
-std::string describe(const Case& c) {
-  return fmt::format("{} {} {} {} {}", c.layout, schedule_name(c.schedule),
-                     recompute_name(c.recompute), dtype_name(c.dtype), c.tied ? "tied" : "untied");
-}
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << describe(c);
-}
-
-EngineConfig config_of(const Case& c) {
-  EngineConfig config;
-  ModelConfig& model = config.model;
+ModelConfig tiny_model() {
+  ModelConfig model;
   model.family = ModelFamily::kQwen3;
   model.qk_norm = true;
   model.vocab_size = 250;
@@ -43,46 +28,7 @@ EngineConfig config_of(const Case& c) {
   model.num_kv_heads = 2;
   model.head_dim = 16;
   model.max_position_embeddings = 64;
-  model.tie_word_embeddings = c.tied;
-  Layout base;
-  base.schedule = c.schedule;
-  base.recompute = c.recompute;
-  base.stage_layers = c.stage_layers;
-  config.layout = parse_layout(c.layout, base);
-  config.batch = {.global_batch_size = 8 * config.layout.dp, .micro_batch_size = 2, .seq_len = 32};
-  config.compute_dtype = c.dtype;
-  config.vocab_multiple = 8;
-  config.bucket_count = c.bucket_count;
-  return config;
-}
-
-void read_row(int64_t row, int32_t* tokens, int32_t* targets) {
-  for (int32_t i = 0; i < 32; ++i) {
-    tokens[i] = (static_cast<int32_t>(row) * 31 + i * 7) % 250;
-    targets[i] = (tokens[i] + 7) % 250;
-  }
-}
-
-// Ledger of every rank after two steps.
-std::vector<MemoryLedger::Totals> measure(const EngineConfig& config) {
-  RankRunnerOptions options;
-  options.ranks = config.layout.world_size();
-  options.threads_per_rank = 1;
-  std::vector<MemoryLedger::Totals> totals(static_cast<size_t>(options.ranks));
-  run_ranks(options, [&](World& world) {
-    Engine engine(config, world);
-    engine.init_weights(random_initial_values(1, config.model.initializer_range));
-    for (int64_t step = 1; step <= 2; ++step) {
-      const StepResult result = engine.forward_backward(read_row);
-      engine.update(1e-3, step, result.grad_norm);
-    }
-    totals[static_cast<size_t>(world.rank())] = world.device().ledger().totals();
-  });
-  return totals;
-}
-
-int64_t peak(const MemoryLedger::Totals& totals, MemoryCategory category) {
-  return totals.peak_bytes[static_cast<size_t>(category)];
+  return model;
 }
 
 // `least` to `most`, give or take 2 % where timing decides between them and 0.1 % where it does
@@ -97,36 +43,12 @@ void expect_between(const char* what, int64_t measured, int64_t least, int64_t m
   EXPECT_LE(static_cast<double>(measured), (1 + tolerance) * static_cast<double>(most)) << what;
 }
 
-// Bytes a parameter that the rank stores: f32 16, or 8 + 8/D under ZeRO-1; 16 bits 18, or 6 + 12/D.
-void expect_closed_form(const EngineConfig& config, const MemoryLedger::Totals& totals, int stage) {
-  const auto table = make_parameter_table(
-      config.model, {.tp = config.layout.tp, .vocab_multiple = config.vocab_multiple});
-  int64_t parameters = 0;
-  for (const LocalParam& param :
-       make_flat_layout(table, config.model, config.layout, {.pipeline_stage = stage}).params) {
-    parameters += param.shard.count();
-  }
-  const int64_t rope = config.batch.seq_len * config.model.head_dim * 4;
-  const int64_t states = peak(totals, MemoryCategory::kWeights) - rope +
-                         peak(totals, MemoryCategory::kGradients) +
-                         peak(totals, MemoryCategory::kOptimizer);
-  const double d = config.layout.zero >= 1 ? config.layout.dp : 1;
-  const double each = config.compute_dtype == DType::kF32 ? 8 + 8 / d : 6 + 12 / d;
-  EXPECT_NEAR(static_cast<double>(states) / (each * static_cast<double>(parameters)), 1, 1e-3);
-}
-
 class Memory : public testing::TestWithParam<Case> {};
 
 TEST_P(Memory, LedgerAgreesWithTheEstimate) {
-  const EngineConfig config = config_of(GetParam());
-  check_run({.model = config.model, .layout = config.layout, .batch = config.batch});
-  const MemoryEstimate estimate = estimate_memory({.model = config.model,
-                                                   .layout = config.layout,
-                                                   .batch = config.batch,
-                                                   .compute_dtype = config.compute_dtype,
-                                                   .vocab_multiple = config.vocab_multiple,
-                                                   .bucket_count = config.bucket_count});
-  const std::vector<MemoryLedger::Totals> measured = measure(config);
+  const EngineConfig config = memory_run_config(GetParam(), tiny_model(), 32);
+  const MemoryEstimate estimate = estimate_run(config);
+  const std::vector<MemoryLedger::Totals> measured = measure_memory(config);
   for (size_t rank = 0; rank < measured.size(); ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     const MemoryLedger::Totals& totals = measured[rank];
@@ -138,7 +60,8 @@ TEST_P(Memory, LedgerAgreesWithTheEstimate) {
     EXPECT_EQ(peak(totals, MemoryCategory::kComm), expected.comm.bytes);
     EXPECT_EQ(peak(totals, MemoryCategory::kKvCache), 0);
     if (GetParam().bucket_count == Case().bucket_count) {  // small buckets are padded more
-      expect_closed_form(config, totals, stage);
+      EXPECT_NEAR(measured_state_bytes(config, totals, stage) / closed_form_state_bytes(config), 1,
+                  1e-3);
     }
     const int64_t late = expected.late_send_bytes;
     expect_between("activations", peak(totals, MemoryCategory::kActivations),
