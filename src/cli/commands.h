@@ -22,5 +22,7 @@ void add_train_command(CLI::App& app, const CommandLine& line, Command& chosen);
 void add_data_command(CLI::App& app, Command& chosen);
 void add_checkpoint_command(CLI::App& app, Command& chosen);
 void add_generate_command(CLI::App& app, Command& chosen);
+void add_plan_command(CLI::App& app, Command& chosen);
+void add_plan_check_command(CLI::App& plan, Command& chosen);
 
 }  // namespace plait

@@ -146,6 +146,13 @@ class Checker {
 
   void check_tensor_parallel() {
     check_divides_tp("num_attention_heads", model_.num_heads, "a head stays on one rank");
+    if (run_.for_another_program) {
+      if (model_.moe.num_experts == 0) {
+        check_divides_tp("intermediate_size", model_.ffn_hidden_size,
+                         "the MLP is split by columns");
+      }
+      return;
+    }
     if (model_.num_kv_heads < layout_.tp) {
       add("tp", layout_.tp,
           fmt::format("must be at most num_key_value_heads = {}: kv heads are not replicated",
@@ -158,7 +165,7 @@ class Checker {
   }
 
   void check_sequence_parallel() {
-    if (!layout_.sp) {
+    if (!layout_.sp || run_.for_another_program) {
       return;
     }
     if (layout_.tp == 1) {
@@ -332,6 +339,9 @@ int64_t BatchConfig::num_microbatches(const Layout& layout) const {
 
 std::vector<Problem> find_problems(const RunShape& run) {
   std::vector<Problem> problems = Checker(run).run();
+  if (run.for_another_program) {
+    return problems;
+  }
   for (Problem& problem : find_unimplemented(run.layout)) {
     problems.push_back(std::move(problem));
   }

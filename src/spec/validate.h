@@ -40,6 +40,10 @@ struct RunShape {
   BatchConfig batch;
   int world_size = 0;          // ranks that exist; 0: unknown, not checked
   int64_t vocab_multiple = 1;  // see TableOptions
+  // The layout is for another program (plan/job_problems.h): what plait does not implement is no
+  // problem, and what programs judge differently (kv heads fewer than tp, sequence parallelism, the
+  // MLP of models with experts) is left to the caller.
+  bool for_another_program = false;
 };
 
 // All broken rules, the most basic first; empty if the run can start. Requires: a model that

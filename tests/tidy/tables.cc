@@ -139,9 +139,10 @@ const std::vector<std::string>& backend_names() {
 
 const std::vector<std::string>& backend_places() {
   static const std::vector<std::string> places = {
-      "src/device/registry.cc", "src/device/cpu/",         "src/device/guard/",
-      "src/device/ascend/",     "src/comm/rank_runner.cc", "src/comm/local/",
-      "src/comm/mpi/",          "src/comm/hccl/",          "src/cli/"};
+      "src/device/registry.cc", "src/device/cpu/", "src/device/guard/", "src/device/ascend/",
+      "src/comm/rank_runner.cc", "src/comm/local/", "src/comm/mpi/", "src/comm/hccl/", "src/cli/",
+      // Words of other programs.
+      "src/plan/readers/"};
   return places;
 }
 

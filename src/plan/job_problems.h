@@ -1,0 +1,27 @@
+// The rules that a job must keep, per stack, each with where it is written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/job.h"
+
+namespace plait {
+
+enum class Severity : uint8_t {
+  kError,    // it does not start, or trains something else than asked for
+  kWarning,  // it runs, but not as one would think
+};
+const char* severity_name(Severity severity);  // "error", "warning"
+
+struct JobProblem : Problem {
+  Severity severity = Severity::kError;
+  std::string source;  // of the rule: documentation or code of the stack
+};
+
+// Errors first, in the order of the rules; find_job_problems (plan/estimate.h) returns the errors
+// alone. world_size 0: unknown, not checked. Values may be anything, 0 and negative ones included.
+std::vector<JobProblem> inspect_job(const TrainJob& job, int world_size);
+
+}  // namespace plait

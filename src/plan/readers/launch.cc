@@ -1,0 +1,369 @@
+#include "plan/readers/launch.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "plan/readers/flag_set.h"
+
+namespace plait {
+namespace {
+
+constexpr int64_t kMaxProcesses = 1000000;
+
+std::string base_name(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+bool is_python(const std::string& word) {
+  return base_name(word).starts_with("python");
+}
+
+// Options of launchers that take no value; all others take one.
+constexpr std::array<std::string_view, 16> kBareOptions = {
+    "--standalone", "--no-python", "--no_python",     "--module",   "-m",
+    "--use-env",    "--use_env",   "--run-path",      "--run_path", "--no_local_rank",
+    "--multi_gpu",  "--cpu",       "--use_deepspeed", "--use_fsdp", "--enable_each_rank_log",
+    "--force_multi"};
+
+class Reader {
+ public:
+  Reader(const std::vector<ShellWord>& words, std::string origin)
+      : words_(words), origin_(std::move(origin)) {}
+
+  std::optional<Launch> read();
+
+ private:
+  const std::string& word(size_t at) const {
+    static const std::string empty;
+    return at < words_.size() ? words_[at].text : empty;
+  }
+  int64_t count(size_t at, const std::string& option, const std::string& text);
+  void skip_wrappers();
+  bool read_mpi();
+  void read_options();
+  void set_option(std::string name, size_t at, const std::string& value);
+  std::optional<Launch> take_program();
+  void take_arguments() {
+    launch_.arguments.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
+  }
+
+  const std::vector<ShellWord>& words_;
+  std::string origin_;
+  size_t at_ = 0;
+  Launch launch_;
+};
+
+int64_t Reader::count(size_t at, const std::string& option, const std::string& text) {
+  const SourceLine where{origin_, at < words_.size() ? words_[at].line : 0};
+  launch_.world_where = where;
+  if (at < words_.size() && !words_[at].known()) {
+    throw_error(ErrorCode::kInvalidArgument, "{}: the value of {} is not known: {}", where.text(),
+                option, words_[at].unknown);
+  }
+  // torchrun's elastic range "1:4": the least.
+  const std::string least = text.substr(0, text.find(':'));
+  const std::optional<int64_t> value = parse_integer(least);
+  if (!value || *value < 1 || *value > kMaxProcesses) {
+    if (text == "gpu" || text == "auto" || text == "cpu") {
+      launch_.notes.push_back(
+          {fmt::format("{} {}: as many processes as the host has devices; 8 are assumed", option,
+                       text),
+           where});
+      return 8;
+    }
+    throw_error(ErrorCode::kInvalidArgument, "{}: {} is {}, but must be 1 to {}", where.text(),
+                option, text.substr(0, 40), kMaxProcesses);
+  }
+  return *value;
+}
+
+// nohup, env A=B, numactl, srun, mpirun and the like in front of the launcher.
+void Reader::skip_wrappers() {
+  static constexpr std::string_view kBare[] = {"nohup", "exec", "sudo", "time", "command", "then"};
+  static constexpr std::string_view kOptions[] = {"numactl", "taskset", "stdbuf", "nice",
+                                                  "timeout", "setsid",  "nsys",   "ncu"};
+  while (at_ < words_.size()) {
+    const std::string name = base_name(word(at_));
+    if (std::find(std::begin(kBare), std::end(kBare), name) != std::end(kBare)) {
+      ++at_;
+    } else if (name == "env") {
+      ++at_;
+      while (word(at_).find('=') != std::string::npos && !word(at_).starts_with("-")) {
+        const size_t equals = word(at_).find('=');
+        ShellWord value = words_[at_];
+        value.text = word(at_).substr(equals + 1);
+        launch_.environment[word(at_).substr(0, equals)] = value;
+        ++at_;
+      }
+    } else if (std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions)) {
+      // Up to the program: the first python, launcher or script.
+      ++at_;
+      while (at_ < words_.size() && !is_python(word(at_)) && base_name(word(at_)) != "torchrun" &&
+             base_name(word(at_)) != "vllm") {
+        ++at_;
+      }
+    } else if (!read_mpi()) {
+      return;
+    }
+  }
+}
+
+// srun -n 16, mpirun -np 16: these start the processes themselves.
+bool Reader::read_mpi() {
+  const std::string name = base_name(word(at_));
+  if (name != "srun" && name != "mpirun" && name != "mpiexec" && name != "deepspeed_mpi") {
+    return false;
+  }
+  launch_.launcher = name;
+  ++at_;
+  while (at_ < words_.size() && word(at_).starts_with("-")) {
+    std::string option = word(at_);
+    const size_t equals = option.find('=');
+    std::string value = equals == std::string::npos ? word(at_ + 1) : option.substr(equals + 1);
+    option = option.substr(0, equals);
+    const size_t value_at = equals == std::string::npos ? at_ + 1 : at_;
+    const bool total =
+        option == "-n" || option == "-np" || option == "--ntasks" || option == "--np";
+    if (total) {
+      launch_.world = count(value_at, option, value);
+    } else if (option == "--ntasks-per-node" || option == "-ppn") {
+      launch_.per_server = count(value_at, option, value);
+    } else if (option == "-N" || option == "--nodes") {
+      launch_.servers = count(value_at, option, value);
+    }
+    static constexpr std::string_view kFlags[] = {
+        "--allow-run-as-root", "--oversubscribe", "--exclusive", "-l", "--label", "-u"};
+    const bool bare = std::find(std::begin(kFlags), std::end(kFlags), option) != std::end(kFlags);
+    const bool pair = option == "-mca" || option == "--mca";
+    at_ += equals != std::string::npos || bare ? 1 : pair ? 3 : 2;
+  }
+  return true;
+}
+
+void Reader::set_option(std::string name, size_t at, const std::string& value) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  if (name == "__nproc_per_node" || name == "__num_gpus" || name == "__local_worker_num") {
+    launch_.per_server = count(at, words_[at_].text.substr(0, 40), value);
+  } else if (name == "__nnodes" || name == "__num_nodes") {
+    launch_.servers = count(at, words_[at_].text.substr(0, 40), value);
+  } else if (name == "__worker_num" || name == "__num_processes") {
+    launch_.world = count(at, words_[at_].text.substr(0, 40), value);
+  } else if (name == "__include") {
+    // deepspeed --include localhost:0,1,2,3
+    const size_t colon = value.find(':');
+    if (colon != std::string::npos && value.find('@') == std::string::npos) {
+      launch_.per_server =
+          1 + std::count(value.begin() + static_cast<std::ptrdiff_t>(colon), value.end(), ',');
+      launch_.world_where = {origin_, words_[at_].line};
+    }
+  }
+}
+
+void Reader::read_options() {
+  while (at_ < words_.size() && word(at_).starts_with("-")) {
+    const std::string option = word(at_);
+    const size_t equals = option.find('=');
+    if (std::find(kBareOptions.begin(), kBareOptions.end(), option) != kBareOptions.end()) {
+      ++at_;
+      continue;
+    }
+    const bool joined = equals != std::string::npos;
+    set_option(option.substr(0, equals), joined ? at_ : at_ + 1,
+               joined ? option.substr(equals + 1) : word(at_ + 1));
+    at_ += joined ? 1 : 2;
+  }
+  at_ = std::min(at_, words_.size());
+}
+
+// What stands behind the launcher.
+std::optional<Launch> Reader::take_program() {
+  if (is_python(word(at_))) {
+    ++at_;
+    while (word(at_) == "-u" || word(at_) == "-B" || word(at_) == "-O") {
+      ++at_;
+    }
+  }
+  if (word(at_) == "-m") {
+    ++at_;
+  }
+  if (at_ >= words_.size()) {
+    return std::nullopt;
+  }
+  launch_.program = word(at_++);
+  take_arguments();
+  if (launch_.program.starts_with("vllm.entrypoints")) {
+    launch_.kind = ProgramKind::kVllm;
+  }
+  return launch_;
+}
+
+std::optional<Launch> Reader::read() {
+  skip_wrappers();
+  if (at_ >= words_.size()) {
+    return std::nullopt;
+  }
+  launch_.line = words_[at_].line;
+  const std::string name = base_name(word(at_));
+  if (is_python(name) && word(at_ + 1) == "-m" &&
+      (word(at_ + 2).starts_with("torch.distributed.") ||
+       word(at_ + 2) == "accelerate.commands.launch")) {
+    launch_.launcher = word(at_ + 2);
+    at_ += 3;
+    read_options();
+    return take_program();
+  }
+  if (name == "torchrun" || name == "msrun" || name == "deepspeed" || name == "accelerate") {
+    launch_.launcher = name;
+    at_ += name == "accelerate" && word(at_ + 1) == "launch" ? 2 : 1;
+    if (name == "torchrun") {
+      launch_.per_server = launch_.servers = 1;
+    }
+    read_options();
+    return take_program();
+  }
+  if (name == "vllm" && word(at_ + 1) == "serve") {
+    at_ += 2;
+    launch_.kind = ProgramKind::kVllm;
+    launch_.program = "vllm serve";
+    take_arguments();
+    return launch_;
+  }
+  if (name == "megatron" &&
+      (word(at_ + 1) == "sft" || word(at_ + 1) == "pt" || word(at_ + 1) == "rlhf")) {
+    launch_.kind = ProgramKind::kSwift;
+    launch_.program = "megatron " + word(at_ + 1);
+    at_ += 2;
+    take_arguments();
+    return launch_;
+  }
+  if (is_python(name)) {
+    const bool script = word(at_ + 1).ends_with(".py") || word(at_ + 1).starts_with("-");
+    return script ? take_program() : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// How likely a command is the one that is meant.
+int rank_of(const Launch& launch) {
+  static constexpr std::string_view kSide[] = {"preprocess", "convert", "tokeniz",
+                                               "download",   "prepare", "benchmark"};
+  for (const std::string_view word : kSide) {
+    if (launch.program.find(word) != std::string::npos) {
+      return 0;
+    }
+  }
+  const bool launched = !launch.launcher.empty() || launch.kind != ProgramKind::kPython;
+  return launched ? 2 : 1;
+}
+
+// Names of ms-swift's and accelerate's environment.
+void read_environment(Launch& launch, const std::string& origin) {
+  const auto value = [&](const char* name) -> int64_t {
+    const auto found = launch.environment.find(name);
+    if (found == launch.environment.end()) {
+      return 0;
+    }
+    if (!found->second.known()) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: {} is not known: {}",
+                  SourceLine{origin, found->second.line}.text(), name, found->second.unknown);
+    }
+    launch.world_where = {origin, found->second.line};
+    const int64_t number = parse_integer(found->second.text).value_or(0);
+    if (number < 1 || number > kMaxProcesses) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: {} is {}, but must be 1 to {}",
+                  launch.world_where.text(), name, found->second.text.substr(0, 40), kMaxProcesses);
+    }
+    return number;
+  };
+  if (launch.kind == ProgramKind::kSwift) {
+    launch.per_server = std::max<int64_t>(value("NPROC_PER_NODE"), 1);
+    launch.servers = std::max<int64_t>(value("NNODES"), 1);
+  }
+}
+
+void finish(Launch& launch, const std::string& origin) {
+  read_environment(launch, origin);
+  if (launch.servers == 0 && launch.per_server > 0) {
+    launch.servers = 1;
+  }
+  if (launch.world_size() > kMaxProcesses) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: {} processes are started, at most {} are possible", launch.world_where.text(),
+                launch.world_size(), kMaxProcesses);
+  }
+}
+
+}  // namespace
+
+std::optional<Launch> find_launch(const ShellScript& script) {
+  const ShellCommand* chosen = nullptr;
+  int best = -1;
+  int launches = 0;
+  for (const ShellCommand& command : script.commands) {
+    // A command whose processes are not known may not be the one: look first, read later.
+    std::vector<ShellWord> words = command.words;
+    for (ShellWord& word : words) {
+      if (!word.known()) {
+        word.unknown.clear();
+        word.text = word.text.starts_with("-") ? word.text : "1";
+      }
+    }
+    std::optional<Launch> launch;
+    if (!command.words.empty() && command.words[0].known()) {
+      launch = Reader(words, script.origin).read();
+    }
+    if (!launch) {
+      continue;
+    }
+    launches += rank_of(*launch) == 2 ? 1 : 0;
+    if (rank_of(*launch) >= best) {
+      best = rank_of(*launch);
+      chosen = &command;
+    }
+  }
+  if (chosen == nullptr) {
+    return std::nullopt;
+  }
+  Launch launch = *Reader(chosen->words, script.origin).read();
+  for (const auto& [name, value] : chosen->environment) {
+    launch.environment.emplace(name, value);
+  }
+  if (launches > 1) {
+    launch.notes.push_back({fmt::format("{} programs are started; this one is checked", launches),
+                            {script.origin, launch.line}});
+  }
+  finish(launch, script.origin);
+  return launch;
+}
+
+Launch plain_launch(const std::vector<std::string>& words) {
+  ShellScript script;
+  script.origin = "arguments";
+  script.commands.push_back(plain_command(words));
+  std::map<std::string, ShellWord> environment;
+  std::vector<ShellWord>& list = script.commands[0].words;
+  while (!list.empty() && !list[0].text.starts_with("-") &&
+         list[0].text.find('=') != std::string::npos) {
+    const size_t equals = list[0].text.find('=');
+    ShellWord value = list[0];
+    value.text = list[0].text.substr(equals + 1);
+    environment[list[0].text.substr(0, equals)] = value;
+    list.erase(list.begin());
+  }
+  script.commands[0].environment = environment;
+  if (!list.empty() && !list[0].text.starts_with("-")) {
+    if (auto launch = find_launch(script)) {
+      return *launch;
+    }
+  }
+  Launch launch;
+  launch.kind = ProgramKind::kPlain;
+  launch.arguments = list;
+  launch.environment = environment;
+  return launch;
+}
+
+}  // namespace plait

@@ -1,0 +1,44 @@
+// Finds the training or serving program that a launch script starts, and how many processes of it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/readers/shell.h"
+
+namespace plait {
+
+enum class ProgramKind : uint8_t {
+  kPython,  // a script: pretrain_gpt.py, train.py
+  kVllm,    // vllm serve, python -m vllm.entrypoints...
+  kSwift,   // megatron sft (ms-swift)
+  kPlain,   // bare flags
+};
+
+struct Launch {
+  ProgramKind kind = ProgramKind::kPython;
+  std::string launcher;  // "torchrun", "msrun", "deepspeed", ...
+  std::string program;   // "pretrain_gpt.py"
+  // Processes: servers * per_server, or world; 0: the launcher does not say.
+  int64_t servers = 0;
+  int64_t per_server = 0;
+  int64_t world = 0;
+  SourceLine world_where;
+  std::vector<ShellWord> arguments;  // of the program
+  std::map<std::string, ShellWord> environment;
+  int line = 0;
+  std::vector<Note> notes;
+
+  int64_t world_size() const { return world > 0 ? world : servers * per_server; }
+};
+
+// The last command that launches something plait can judge; absent if there is none. Errors:
+// kInvalidArgument if its number of processes is not known or absurd.
+std::optional<Launch> find_launch(const ShellScript& script);
+
+// Plain arguments: flags without a launcher, or a whole command line.
+Launch plain_launch(const std::vector<std::string>& words);
+
+}  // namespace plait

@@ -1,0 +1,42 @@
+#include "plan/readers/megatron_flags.h"
+
+#include <algorithm>
+
+namespace plait {
+namespace {
+
+void add_names(FlagTable& table, std::string_view names, const FlagSpec& spec) {
+  while (!names.empty()) {
+    const size_t end = std::min(names.find(' '), names.size());
+    if (end > 0) {
+      table.emplace(std::string(names.substr(0, end)), spec);
+    }
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+}
+
+FlagTable make_table() {
+  FlagTable table;
+  const FlagNames megatron = megatron_flag_names();
+  add_names(table, megatron.none, {Arity::kNone, false});
+  add_names(table, megatron.one, {Arity::kOne, false});
+  add_names(table, megatron.many, {Arity::kMany, false});
+  const FlagNames mindspeed = mindspeed_flag_names();
+  add_names(table, mindspeed.none, {Arity::kNone, true});
+  add_names(table, mindspeed.one, {Arity::kOne, true});
+  add_names(table, mindspeed.many, {Arity::kMany, true});
+  table.emplace("deepspeed", FlagSpec{Arity::kNone, false});
+  table.emplace("deepspeed-config", FlagSpec{Arity::kOne, false});
+  // Old launchers hand these on to the program.
+  table.emplace("local-rank", FlagSpec{Arity::kOne, false});
+  return table;
+}
+
+}  // namespace
+
+const FlagTable& megatron_flags() {
+  static const FlagTable table = make_table();
+  return table;
+}
+
+}  // namespace plait

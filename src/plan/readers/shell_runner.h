@@ -1,0 +1,66 @@
+// Walks the tree of a launch script. Internal to readers/.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/readers/shell_state.h"
+
+namespace plait {
+
+// "NAME=", "NAME+=" or "NAME[...]=" in front of a raw word.
+struct ShellAssignment {
+  std::string name;
+  bool append = false;
+  bool indexed = false;
+  std::string_view value;
+};
+
+std::optional<ShellAssignment> parse_assignment(std::string_view raw);
+
+class ShellRunner {
+ public:
+  ShellRunner(std::string origin, const ShellOptions& options)
+      : state_(std::move(origin), options) {}
+
+  ShellScript run(std::string_view text);
+
+ private:
+  ShellStatus run_list(const ShellNodes& nodes);
+  ShellStatus run_node(const ShellNode& node);
+  ShellStatus run_and_or(const ShellNode& node);
+  ShellStatus run_condition(const ShellNode& list);
+  void run_if(const ShellNode& node);
+  void run_loop(const ShellNode& node);
+  void run_case(const ShellNode& node);
+  void run_undecided(const ShellNode& body, const Note& branch);
+  ShellStatus run_simple(const ShellNode& node);
+  ShellStatus run_command(std::vector<ShellText> words, ShellCommand command);
+  std::optional<ShellStatus> run_builtin(const std::vector<ShellText>& words, int line);
+  bool run_declaration(const ShellNode& node, size_t first);
+  void run_eval(const std::vector<ShellText>& words, int line);
+  void call_function(const ShellNode& body, const std::vector<ShellText>& words, int line);
+  void forget(const std::vector<ShellText>& names, const std::string& command, int line);
+  void assign(const RawWord& raw, const ShellAssignment& assignment);
+  void keep_heredocs(const ShellNode& node);
+  std::map<std::string, ShellWord> exported() const;
+  ShellScript finish();
+  Note branch(const ShellNode& node, const std::string& what) const {
+    return {what, {state_.origin(), node.line}};
+  }
+
+  ShellState state_;
+  std::deque<ShellNodes> trees_;  // of the script and of every eval: functions point into them
+  std::map<std::string, const ShellNode*> functions_;
+  ShellScript result_;
+  int depth_ = 0;
+  int undecided_ = 0;  // depth of branches that may not run
+  bool in_condition_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace plait
