@@ -67,7 +67,7 @@ StepRecord summarise_step(const std::vector<RankStep>& ranks, const Layout& layo
   return record;
 }
 
-double model_flops_per_token(const ModelConfig& config, int64_t seq_len) {
+double dense_flops_per_token(const ModelConfig& config, int64_t seq_len) {
   const auto d = static_cast<double>(config.hidden_size);
   const double q = static_cast<double>(config.num_heads * config.head_dim);
   const double kv = static_cast<double>(config.num_kv_heads * config.head_dim);
