@@ -93,4 +93,7 @@ std::vector<StageMemoryPlan> estimate_job_memory(const TrainJob& job, const Chip
 // adds (ETP grids, CP padding, ZeRO-2/3 with pp, ...).
 std::vector<Problem> find_job_problems(const TrainJob& job, int world_size);
 
+// Throws kInvalidArgument with every problem of find_job_problems, one a line.
+void check_job(const TrainJob& job, int world_size);
+
 }  // namespace plait

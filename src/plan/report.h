@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "plan/score.h"
+#include "plan/score_fit.h"
 #include "plan/search.h"
 
 namespace plait {
@@ -20,11 +21,17 @@ Json estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& 
 std::string search_text(const SearchRequest& request, const SearchResult& result);
 Json search_json(const SearchRequest& request, const SearchResult& result);
 
+// The longest sequence and the largest micro batch that the best layout can hold.
+std::string limits_text(const SearchRequest& request, const SearchResult& result);
+
 // Two layouts side by side.
 std::string diff_text(const Candidate& a, const Candidate& b);
 
 std::string score_text(const ScoreTable& table, const ScoreReport& report);
 Json score_json(const ScoreTable& table, const ScoreReport& report);
+
+// Each model predicted with constants fitted to the others.
+std::string hold_out_text(const HoldOut& hold_out);
 
 // The figures of the cluster that a prediction rests on, each with its provenance and source.
 std::string provenance_text(const Cluster& cluster);

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "plan/limits.h"
 #include "plan/neighbours.h"
 #include "plan/report.h"
 
@@ -183,6 +184,34 @@ std::string search_text(const SearchRequest& request, const SearchResult& result
   text += indistinguishable(result) + "\n";
   for (const std::string& sentence : explain_choice(result.best.front(), result.neighbours)) {
     text += sentence + "\n";
+  }
+  return text;
+}
+
+std::string limits_text(const SearchRequest& request, const SearchResult& result) {
+  if (result.best.empty()) {
+    return "";
+  }
+  const Limits limits = memory_limits(result.best.front().job, request.cluster.chip);
+  return fmt::format(
+      "The best layout holds sequences of up to {} tokens, or micro-batches of up to "
+      "{} sequences.\n",
+      limits.longest_seq, limits.largest_micro_batch);
+}
+
+std::string hold_out_text(const HoldOut& hold_out) {
+  if (hold_out.models_in_table < 2) {
+    return "Hold-out: the table has one model; nothing is left to fit to.\n";
+  }
+  std::string text = fmt::format(
+      "Hold-out by model ({} models; each predicted with constants fitted to the others): MAPE "
+      "{:.1f} "
+      "%, p90 {:.1f} %, worst {:.1f} %\n",
+      hold_out.models_in_table, 100 * hold_out.all.mape, 100 * hold_out.all.p90,
+      100 * hold_out.all.worst);
+  for (const ModelMetrics& model : hold_out.models) {
+    text += fmt::format("  {:44} {:4} runs  MAPE {:5.1f} %  bias {:+5.1f} %\n", model.model,
+                        model.metrics.runs, 100 * model.metrics.mape, 100 * model.metrics.bias);
   }
   return text;
 }

@@ -257,7 +257,7 @@ class Reader {
   Cluster read_cluster(const std::string& name, const toml::table& table) const {
     const std::string path = "cluster." + name + ".";
     check_keys(table, path,
-               {"chip", "devices_per_server", "servers", "intra", "inter", "congestion"});
+               {"chip", "devices_per_server", "servers", "intra", "inter", "congestion", "uncertainty"});
     Cluster cluster;
     cluster.name = name;
     cluster.chip = find_chip(table, path);
@@ -279,7 +279,8 @@ class Reader {
     link("intra", cluster.devices_per_server > 1, cluster.intra);
     link("inter", cluster.servers > 1, cluster.inter);
     static const std::vector<Figure<Cluster>> figures = {
-        {"congestion", &Cluster::congestion, 1e-3, 1, 1.0}};
+        {"congestion", &Cluster::congestion, 1e-3, 1, 1.0},
+        {"uncertainty", &Cluster::uncertainty, 0, 1, 0.25}};
     read_figures(table, path, figures, cluster);
     return cluster;
   }
