@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "comm/rank_runner.h"
+#include "spec/model_flops.h"
 #include "train/engine.h"
 #include "train/gemm_peak.h"
 #include "train/step_log.h"
@@ -153,7 +154,7 @@ void print(const Options& options, Measured m) {
   const auto tokens = static_cast<double>(options.rows * options.seq_len);
   const double best = tokens / m.step_s.front();
   const double median = tokens / m.step_s[m.step_s.size() / 2];
-  const double flops = dense_flops_per_token(llama_124m(), options.seq_len) * tokens;
+  const double flops = model_flops_per_token(llama_124m(), options.seq_len) * tokens;
   const auto parameters =
       static_cast<double>(count_parameters(make_parameter_table(llama_124m(), {})));
   const double compute_s = flops / m.peak_flops;

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/plan_flags.h"
 #include "plan/neighbours.h"
@@ -93,7 +92,7 @@ int run_search(const SearchFlags& flags) {
   request.threads = flags.threads;
   const SearchResult result = search_layouts(request);
   if (flags.plan.json) {
-    std::puts(dump_json(search_json(request, result), 2).c_str());
+    std::puts(search_json(request, result).c_str());
   } else {
     std::fputs((search_text(request, result) + training_text(flags, result)).c_str(), stdout);
     std::fputs(("\n" + limits_text(request, result) + provenance_text(request.cluster)).c_str(),
@@ -108,7 +107,7 @@ int run_estimate(const PlanFlags& flags) {
   const Cluster cluster = cluster_of(flags, job.layout.world_size());
   const Estimate estimate = estimate_job(job, cluster);
   if (flags.json) {
-    std::puts(dump_json(estimate_json(job, cluster, estimate), 2).c_str());
+    std::puts(estimate_json(job, cluster, estimate).c_str());
   } else {
     std::fputs((estimate_text(job, cluster, estimate) + "\n" + provenance_text(cluster)).c_str(),
                stdout);
@@ -153,7 +152,7 @@ int run_score(const ScoreFlags& flags) {
   const Cluster cluster = load_cluster(flags.cluster);
   const ScoreReport report = score_runs(table, cluster);
   if (flags.json) {
-    std::puts(dump_json(score_json(table, report), 2).c_str());
+    std::puts(score_json(table, report).c_str());
     return 0;
   }
   std::string text = score_text(table, report);

@@ -4,6 +4,7 @@
 
 #include "plan/layer_work.h"
 #include "plan/time_model.h"
+#include "spec/model_flops.h"
 
 namespace plait {
 

@@ -337,29 +337,4 @@ double boundary_bytes(const TrainJob& job) {
   return s.tokens * s.hidden * s.e / s.tp;
 }
 
-double model_flops_per_token(const ModelConfig& model, int64_t seq_len) {
-  TrainJob job;
-  job.model = model;
-  job.batch = {.global_batch_size = 1, .micro_batch_size = 1, .seq_len = seq_len};
-  job.vocab_multiple = 1;
-  double flops = 0;
-  auto add = [&flops](const LayerWork& work, double count) {
-    for (const Operator& op : work.operators) {
-      flops += count * op.flops;
-    }
-  };
-  int64_t moe_layers = 0;
-  for (int64_t l = 0; l < model.num_layers; ++l) {
-    moe_layers += model.is_moe_layer(l) ? 1 : 0;
-  }
-  if (moe_layers < model.num_layers) {
-    add(layer_work(job, LayerType::kDense), static_cast<double>(model.num_layers - moe_layers));
-  }
-  if (moe_layers > 0) {
-    add(layer_work(job, LayerType::kMoe), static_cast<double>(moe_layers));
-  }
-  add(head_work(job), 1);
-  return 3 * flops / static_cast<double>(seq_len);
-}
-
 }  // namespace plait

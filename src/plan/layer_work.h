@@ -71,8 +71,4 @@ LayerWork head_work(const TrainJob& job);
 // Bytes that one pipeline stage hands to the next per micro-batch.
 double boundary_bytes(const TrainJob& job);
 
-// FLOP of the model per token, forward and backward, attention counted causal (Megatron's
-// convention): what MFU divides by. Source: training.md section 3 / Megatron training.py.
-double model_flops_per_token(const ModelConfig& model, int64_t seq_len);
-
 }  // namespace plait

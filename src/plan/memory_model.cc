@@ -32,7 +32,7 @@ int in_flight(const TrainJob& job, int stage) {
     flying = std::min<int64_t>(m, l.pp - stage);
   } else if (l.schedule == ScheduleKind::kInterleaved) {
     const int64_t warm_up = int64_t{2} * (l.pp - stage - 1) + int64_t{l.vpp - 1} * l.pp;
-    flying = m == l.pp ? m * l.vpp : std::min(m * l.vpp, warm_up + 1);
+    flying = std::min(m * l.vpp, warm_up + 1);
   }
   return static_cast<int>(flying);
 }

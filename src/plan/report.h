@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "base/json.h"
 #include "plan/score.h"
 #include "plan/score_fit.h"
 #include "plan/search.h"
@@ -15,11 +14,11 @@ std::string seconds_text(double seconds);  // "1.23 s", "45.6 ms"
 
 // One layout in full: memory per stage by category, time per phase, traffic per axis, sources.
 std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);
-Json estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);
+std::string estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);
 
 // The table of the best layouts, the reason for the winner, what its neighbours break on.
 std::string search_text(const SearchRequest& request, const SearchResult& result);
-Json search_json(const SearchRequest& request, const SearchResult& result);
+std::string search_json(const SearchRequest& request, const SearchResult& result);
 
 // The longest sequence and the largest micro batch that the best layout can hold.
 std::string limits_text(const SearchRequest& request, const SearchResult& result);
@@ -28,7 +27,7 @@ std::string limits_text(const SearchRequest& request, const SearchResult& result
 std::string diff_text(const Candidate& a, const Candidate& b);
 
 std::string score_text(const ScoreTable& table, const ScoreReport& report);
-Json score_json(const ScoreTable& table, const ScoreReport& report);
+std::string score_json(const ScoreTable& table, const ScoreReport& report);
 
 // Each model predicted with constants fitted to the others.
 std::string hold_out_text(const HoldOut& hold_out);

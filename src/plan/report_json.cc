@@ -62,9 +62,7 @@ Json sourced_json(const Sourced& figure) {
           {"source", figure.source}};
 }
 
-}  // namespace
-
-Json estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate) {
+Json layout_estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate) {
   const StepTime& t = estimate.time;
   Json json = {
       {"model", job.model_name}, {"layout", layout_json(job)}, {"fit", fit_name(estimate.fit)}};
@@ -95,7 +93,13 @@ Json estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& 
   return json;
 }
 
-Json search_json(const SearchRequest& request, const SearchResult& result) {
+}  // namespace
+
+std::string estimate_json(const TrainJob& job, const Cluster& cluster, const Estimate& estimate) {
+  return dump_json(layout_estimate_json(job, cluster, estimate), 2);
+}
+
+std::string search_json(const SearchRequest& request, const SearchResult& result) {
   const SearchCounts& c = result.counts;
   Json json = {{"model", request.job.model_name}, {"devices", request.devices}};
   json["counts"] = {{"enumerated", c.enumerated},       {"invalid", c.invalid},
@@ -103,7 +107,8 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
                     {"simulated", c.simulated},         {"seconds", c.seconds}};
   json["best"] = Json::array();
   for (const Candidate& candidate : result.best) {
-    json["best"].push_back(estimate_json(candidate.job, request.cluster, candidate.estimate));
+    json["best"].push_back(
+        layout_estimate_json(candidate.job, request.cluster, candidate.estimate));
   }
   json["neighbours"] = Json::array();
   for (const Neighbour& neighbour : result.neighbours) {
@@ -118,10 +123,10 @@ Json search_json(const SearchRequest& request, const SearchResult& result) {
   if (!result.best.empty()) {
     json["explanation"] = explain_choice(result.best.front(), result.neighbours);
   }
-  return json;
+  return dump_json(json, 2);
 }
 
-Json score_json(const ScoreTable& table, const ScoreReport& report) {
+std::string score_json(const ScoreTable& table, const ScoreReport& report) {
   Json json = {{"table", table.origin}};
   json["plait"] = metrics_json(report.ours, report.ranking);
   json["constant"] = metrics_json(report.constant, report.constant_ranking);
@@ -148,7 +153,7 @@ Json score_json(const ScoreTable& table, const ScoreReport& report) {
                             {"measured_s", run.run->step_s},
                             {"predicted_s", run.predicted_s}});
   }
-  return json;
+  return dump_json(json, 2);
 }
 
 }  // namespace plait

@@ -9,6 +9,7 @@
 #include "plan/estimate.h"
 #include "plan/layer_work.h"
 #include "plan/parameter_split.h"
+#include "spec/model_flops.h"
 
 namespace plait {
 namespace {

@@ -8,11 +8,15 @@
 namespace plait {
 namespace {
 
-// Traffic of one AdamW step per element of the shard: reads gradient, master and two moments,
-// writes master and moments (f32) and the 16-bit weight.
-constexpr double kAdamBytes = 4 + 3 * 4 + 3 * 4 + 2;
-// Clipping reads the gradients once more.
-constexpr double kClipBytes = 4;
+// Traffic of an optimizer step per element of the rank's shard: the norm reads the gradient (4),
+// clipping reads and writes it (8), AdamW reads gradient, master and two moments and writes the
+// latter three (28), and the 16-bit weight is copied back (6). fp16 also copies the gradient to f32
+// (6) and unscales it (8). Counted from Megatron's optimizer (megatron/core/optimizer).
+constexpr double kStepBytes = 4 + 8 + 28 + 6;
+constexpr double kFp16Bytes = 6 + 8;
+// A fused optimizer streams: it reaches more of the bandwidth than the many small kernels of a
+// layer. Assumed.
+constexpr double kStreamEfficiency = 0.8;
 // Share of a collective that fused products (MC2, CoC, userbuffers) leave exposed: the first of
 // four chunks. Assumed: no measurement names it.
 constexpr double kFusedExposed = 0.4;
@@ -148,8 +152,9 @@ void add_data_parallel(const TrainJob& job, const Cluster& cluster, const StageS
   const GroupPlace expert_place{
       static_cast<int>(expert_size),
       std::max(1, place.size * place.stride / static_cast<int>(expert_size))};
-  const double bandwidth =
-      cluster.chip.memory_bandwidth.value * cluster.chip.memory_efficiency.value;
+  const double bandwidth = cluster.chip.memory_bandwidth.value *
+                           std::max(kStreamEfficiency, cluster.chip.memory_efficiency.value);
+  const double step_bytes = kStepBytes + (job.dtype == DType::kF16 ? kFp16Bytes : 0);
   const CollectiveKind reduce =
       sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce;
   for (const StageParameters& p : split.parameters) {
@@ -166,7 +171,7 @@ void add_data_parallel(const TrainJob& job, const Cluster& cluster, const StageS
     }
     parts.dp_gather_s.push_back(gather);
     const double mine = sharded ? p.dense / dense_shards(job) + p.expert / expert_size : p.total();
-    parts.optimizer_s.push_back(mine * (kAdamBytes + kClipBytes) / bandwidth);
+    parts.optimizer_s.push_back(mine * step_bytes / bandwidth);
   }
 }
 

@@ -67,17 +67,6 @@ StepRecord summarise_step(const std::vector<RankStep>& ranks, const Layout& layo
   return record;
 }
 
-double dense_flops_per_token(const ModelConfig& config, int64_t seq_len) {
-  const auto d = static_cast<double>(config.hidden_size);
-  const double q = static_cast<double>(config.num_heads * config.head_dim);
-  const double kv = static_cast<double>(config.num_kv_heads * config.head_dim);
-  const double per_layer =
-      d * (q + 2 * kv) + q * d + 3 * d * static_cast<double>(config.ffn_hidden_size);
-  const auto layers = static_cast<double>(config.num_layers);
-  const double matmul = layers * per_layer + d * static_cast<double>(config.vocab_size);
-  return 6 * matmul + 6 * layers * static_cast<double>(seq_len) * q;
-}
-
 std::string metrics_line(const StepRecord& record) {
   Json json = {{"step", record.step},
                {"loss", record.loss},

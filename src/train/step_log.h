@@ -45,11 +45,6 @@ struct StepRecord {
 // the ranks of its pipeline stage, or more.
 StepRecord summarise_step(const std::vector<RankStep>& ranks, const Layout& layout);
 
-// Model FLOPs of one token, forward and backward, without recomputation: 6 per parameter of a
-// matrix product (head included, embedding not) and 6 L s a k for causal attention (training.md
-// closed forms; Narayanan et al. 2021).
-double dense_flops_per_token(const ModelConfig& config, int64_t seq_len);
-
 // One JSON object and a newline.
 std::string metrics_line(const StepRecord& record);
 

@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "spec/model_flops.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -243,7 +244,7 @@ class Trainer {
       record.loss_scale = engine_.loss_scale().scale;
     }
     record.tokens = config_.global_batch_size * config_.seq_len;
-    record.mfu = record.tokens_per_s() * dense_flops_per_token(run_.engine.model, config_.seq_len) /
+    record.mfu = record.tokens_per_s() * model_flops_per_token(run_.engine.model, config_.seq_len) /
                  summary_.gemm_peak_flops;
     const bool due = config_.eval_every > 0 && step_ % config_.eval_every == 0;
     if ((due || step_ == config_.steps) && rows_.num_val_rows() > 0) {
@@ -353,7 +354,7 @@ class Trainer {
       }
       summary_.tokens_per_s = tokens_ / seconds_;
       summary_.mfu = summary_.tokens_per_s *
-                     dense_flops_per_token(run_.engine.model, config_.seq_len) /
+                     model_flops_per_token(run_.engine.model, config_.seq_len) /
                      summary_.gemm_peak_flops;
     }
     const ParallelContext& context = engine_.context();

@@ -74,10 +74,12 @@ TEST(Accuracy, Korthikanti2022) {
     job.batch.micro_batch_size = row.micro_batch;
     const Cluster cluster = with_devices(load_cluster("a100"), 8 * row.pp);
     job.layout.recompute = Recompute::kFull;
-    EXPECT_NEAR(estimate_job(job, cluster).time.step.best / row.full, 1, 0.15) << row.layers;
+    // One micro-batch of 22B on one server, the shortest step, is the least certain.
+    const double limit = row.pp == 1 ? 0.25 : 0.1;
+    EXPECT_NEAR(estimate_job(job, cluster).time.step.best / row.full, 1, limit) << row.layers;
     job.layout.sp = true;
     job.layout.recompute = Recompute::kSelective;
-    EXPECT_NEAR(estimate_job(job, cluster).time.step.best / row.selective, 1, 0.15) << row.layers;
+    EXPECT_NEAR(estimate_job(job, cluster).time.step.best / row.selective, 1, limit) << row.layers;
   }
 }
 

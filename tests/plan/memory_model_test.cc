@@ -8,6 +8,7 @@
 #include "plan/memory_model.h"
 #include "plan/plan_jobs.h"
 #include "plan/stack_rules.h"
+#include "spec/parameter_table.h"
 #include "spec/schedule.h"
 
 namespace plait {
@@ -56,16 +57,26 @@ TEST(MemoryModel, PapersClosedFormIsExact) {
   }
 }
 
+// The paper leaves out embeddings, biases and norms, and divides evenly: with them, 18 bytes times
+// the table's total over tp x pp give a little more; the first stage, which holds the embedding,
+// the positions and unsplit norms, more than that.
 TEST(MemoryModel, OwnFigureFromParameterTables) {
   for (const Figure1& row : figure1()) {
     TrainJob job = gpt_job(row.layers, row.hidden, row.heads);
+    const auto total = static_cast<double>(count_parameters(make_parameter_table(job.model, {})));
+    EXPECT_NEAR(total * 18 / (8 * row.pp) / kGiB, row.table_states, 0.005) << row.layers;
     job.layout.tp = 8;
     job.layout.pp = row.pp;
     job.layout.sp = true;
     job.batch.global_batch_size = row.pp * row.micro_batch;
     job.batch.micro_batch_size = row.micro_batch;
-    const StageMemoryPlan stage = estimate_job_memory(job, big_chip()).front();
-    EXPECT_NEAR(stage.bytes.states() / kGiB, row.table_states, 0.005) << row.layers;
+    const auto stages = estimate_job_memory(job, big_chip());
+    double sum = 0;
+    for (const StageMemoryPlan& stage : stages) {
+      sum += stage.bytes.states() / kGiB;
+    }
+    EXPECT_GT(stages.front().bytes.states() / kGiB, row.table_states);
+    EXPECT_NEAR(sum / row.pp, row.table_states, 0.03 * row.table_states);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_full.h"
+#include "spec/model_flops.h"
 #include "train/lr_schedule.h"
 #include "train/step_log.h"
 
@@ -113,11 +114,11 @@ TEST(StepLog, FlopsOfA124mModel) {
   // 123,568,128 products a token, 6 FLOPs each (forward 2, backward 4): 741,408,768.
   // Attention: QK^T and PV are 4 x 768 FLOPs for each of the (s + 1) / 2, about s / 2, positions
   // seen; with backward three times that, in 12 layers: 6 x 12 x 768 x s = 55,296 x s.
-  EXPECT_DOUBLE_EQ(dense_flops_per_token(config, 64), 741408768.0 + 55296.0 * 64);
-  EXPECT_DOUBLE_EQ(dense_flops_per_token(config, 256), 741408768.0 + 55296.0 * 256);
+  EXPECT_DOUBLE_EQ(model_flops_per_token(config, 64), 741408768.0 + 55296.0 * 64);
+  EXPECT_DOUBLE_EQ(model_flops_per_token(config, 256), 741408768.0 + 55296.0 * 256);
   // With 4 kv heads k and v shrink to a third: 2 x 768 x 512 fewer in each layer.
   config.num_kv_heads = 4;
-  EXPECT_DOUBLE_EQ(dense_flops_per_token(config, 64),
+  EXPECT_DOUBLE_EQ(model_flops_per_token(config, 64),
                    741408768.0 - 6.0 * 12 * 2 * 768 * 512 + 55296.0 * 64);
 }
 
