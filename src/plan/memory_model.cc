@@ -1,16 +1,16 @@
-// Memory of every pipeline stage. For plait itself the trainer's own estimate
-// (spec/memory_estimate) is used; for other stacks the closed forms of training.md section 3 over
-// the operator list.
+#include "plan/memory_model.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/round_up.h"
 #include "plan/layer_work.h"
-#include "plan/memory_model.h"
 #include "plan/parameter_split.h"
 #include "plan/stack_rules.h"
 #include "spec/memory_estimate.h"
 
+// For plait itself the trainer's own estimate (spec/memory_estimate) is used; for other stacks the
+// closed forms of training.md section 3 over the operator list.
 namespace plait {
 namespace {
 

@@ -256,8 +256,9 @@ class Reader {
 
   Cluster read_cluster(const std::string& name, const toml::table& table) const {
     const std::string path = "cluster." + name + ".";
-    check_keys(table, path,
-               {"chip", "devices_per_server", "servers", "intra", "inter", "congestion", "uncertainty"});
+    check_keys(
+        table, path,
+        {"chip", "devices_per_server", "servers", "intra", "inter", "congestion", "uncertainty"});
     Cluster cluster;
     cluster.name = name;
     cluster.chip = find_chip(table, path);
