@@ -10,6 +10,7 @@
 #include "cli/plan_flags.h"
 #include "plan/neighbours.h"
 #include "plan/report.h"
+#include "plan/score_memory.h"
 #include "plan/search.h"
 #include "spec/model_catalog.h"
 
@@ -134,11 +135,18 @@ struct ScoreFlags {
   std::string cluster;
   std::string stack = "megatron";
   std::vector<std::string> assume;
+  std::string memory;
   bool hold_out = false;
   bool json = false;
 };
 
 int run_score(const ScoreFlags& flags) {
+  if (!flags.memory.empty()) {
+    const MemoryReport report =
+        score_memory(read_csv(flags.table), read_csv(flags.memory), load_cluster(flags.cluster));
+    std::fputs(memory_report_text(report).c_str(), stdout);
+    return 0;
+  }
   ScoreTableOptions options;
   options.stack = parse_stack(flags.stack);
   for (const std::string& setting : flags.assume) {
@@ -172,6 +180,10 @@ void add_score(CLI::App& plan, Command& chosen) {
   score->add_option("--cluster", flags->cluster, "where the runs were measured")->required();
   score->add_option("--stack", flags->stack, "what ran them")->capture_default_str();
   score->add_option("--assume", flags->assume, "column=value for rows without one; repeatable");
+  score->add_option(
+      "--memory", flags->memory,
+      "CSV with tag, config, rank, allocated_MiB, max_allocated_MiB: score memory; the "
+      "table then has tag, config, devices and all_flags");
   score->add_flag("--hold-out", flags->hold_out,
                   "also predict every model with constants fitted to the others");
   score->add_flag("--json", flags->json);

@@ -230,6 +230,13 @@ StageMemoryPlan plan_stage_memory(const TrainJob& job, const MemoryCosts& costs,
   const double later = late_state_share(job) * b.optimizer;
   plan.first_step_peak =
       std::max(b.framework() - later, b.states() + p.largest * kOptimizerTemporaryBytes);
+  if (job.stack == Stack::kMindSpeed && job.flash_attention) {
+    // The causal mask is built once on the device, from 16-bit ones: 7 bytes a pair of positions
+    // before anything else is there (read off two configurations of 65,536 tokens whose peak does
+    // not depend on cp).
+    const auto seq = static_cast<double>(job.batch.seq_len);
+    plan.first_step_peak = std::max(plan.first_step_peak, 7 * seq * seq);
+  }
   finish(split.capacity, plan);
   return plan;
 }

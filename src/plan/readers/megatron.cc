@@ -232,7 +232,13 @@ void MegatronReader::read_recompute() {
   if (flags_.text("recompute-method").value_or("") == "block" &&
       job.layout.recompute == Recompute::kFull) {
     job.recompute_layers = setting("recompute_layers", "recompute-num-layers", 1, 0);
+    job.recompute_per_stage = flags_.has("enable-recompute-layers-per-pp-rank");
   }
+  if (flags_.has("recompute-activation-function")) {
+    job.recompute_activation_layers =
+        flags_.integer("recompute-activation-function-num-layers", 0).value_or(-1);
+  }
+  job.swap_attention = flags_.has("swap-attention");
 }
 
 void MegatronReader::read_memory() {
@@ -257,9 +263,7 @@ void MegatronReader::read_memory() {
     const int64_t megabytes = parse_integer(buffer->second.text).value_or(0);
     job.comm_buffer_bytes = std::clamp<int64_t>(megabytes, 0, 1 << 20) << 20;
   }
-  static constexpr const char* kSavers[] = {"recompute-activation-function",
-                                            "recompute-norm",
-                                            "swap-attention",
+  static constexpr const char* kSavers[] = {"recompute-norm",
                                             "smart-swap",
                                             "moe-zero-memory",
                                             "recompute-mla-up-proj",
