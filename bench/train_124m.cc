@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "base/rng.h"
 #include "comm/rank_runner.h"
 #include "spec/model_flops.h"
+#include "timed_world.h"
 #include "train/engine.h"
 #include "train/gemm_peak.h"
 #include "train/step_log.h"
@@ -83,6 +85,7 @@ struct Measured {
   double compute_s = 0, exposed_s = 0, bubble_s = 0, optimizer_s = 0;
   double peak_flops = 0;
   double bandwidth = 0;
+  std::map<std::string, double> kernel_s;  // of all steps of rank 0, by kernel
 };
 
 Measured run(const Options& options) {
@@ -104,7 +107,8 @@ Measured run(const Options& options) {
   run_ranks(runner, [&](World& w) {
     const double peak = measure_gemm_peak(w.device(), options.dtype);
     const double bandwidth = measure_bandwidth(w.device());
-    Engine engine(config, w);
+    TimedWorld timed(w);
+    Engine engine(config, timed);
     engine.init_weights([](const ParamSpec& spec, const Shard& shard, std::span<float> out) {
       // Cheap values of the right size: the speed does not depend on them.
       const uint64_t stream = hash_name(spec.name) + static_cast<uint64_t>(shard.row_begin);
@@ -131,7 +135,9 @@ Measured run(const Options& options) {
       engine.update(1e-4, step, result.grad_norm);
       engine.optimizer().wait_all();
       engine.context().all().barrier();
-      if (w.rank() == 0 && step > 1) {  // the first one warms up
+      if (step == 1) {  // warms up
+        timed.times().clear();
+      } else if (w.rank() == 0) {
         measured.step_s.push_back(now_s() - start);
         const auto& waits = engine.times().waits;
         measured.exposed_s += waits[0] + waits[1];
@@ -144,9 +150,43 @@ Measured run(const Options& options) {
     if (w.rank() == 0) {
       measured.peak_flops = peak * world;
       measured.bandwidth = bandwidth;
+      measured.kernel_s = timed.times().seconds();
     }
   });
   return measured;
+}
+
+// Where the steps of rank 0 went: products, attention, and everything else by kernel, the largest
+// first. What no kernel accounts for is waiting, copies and the host's own work.
+std::string describe_kernels(const Measured& m) {
+  double total_s = 0;
+  for (const double step_s : m.step_s) {
+    total_s += step_s;
+  }
+  double products_s = 0, attention_s = 0, others_s = 0;
+  std::vector<std::pair<double, std::string>> others;
+  for (const auto& [name, seconds] : m.kernel_s) {
+    if (name == "matmul") {
+      products_s += seconds;
+    } else if (name.starts_with("attention")) {
+      attention_s += seconds;
+    } else {
+      others_s += seconds;
+      others.emplace_back(seconds, name);
+    }
+  }
+  others.emplace_back(total_s - products_s - attention_s - others_s, "outside kernels");
+  std::sort(others.rbegin(), others.rend());
+  const auto percent = [&](double seconds) { return 100 * seconds / total_s; };
+  std::string text = fmt::format(
+      "  kernels   products {:.1f} %, attention {:.1f} %, everything else {:.1f} % (goal: below "
+      "20): ",
+      percent(products_s), percent(attention_s), 100 - percent(products_s + attention_s));
+  for (size_t i = 0; i < others.size() && i < 6; ++i) {
+    text +=
+        fmt::format("{}{} {:.1f}", i > 0 ? ", " : "", others[i].second, percent(others[i].first));
+  }
+  return text;
 }
 
 void print(const Options& options, Measured m) {
@@ -169,11 +209,11 @@ void print(const Options& options, Measured m) {
           "optimizer {:.2f} s)\n"
           "  ratio     {:.0f} % of the bound\n"
           "  step      compute {:.3f} s, exposed communication {:.3f} s, bubble {:.3f} s, "
-          "optimizer {:.3f} s",
+          "optimizer {:.3f} s\n{}",
           options.layout, options.rows, options.seq_len, options.threads, dtype_name(options.dtype),
           best, median, bound, m.peak_flops * 1e-9, m.bandwidth * 1e-9, compute_s, optimizer_s,
           100 * best / bound, m.compute_s / steps, m.exposed_s / steps, m.bubble_s / steps,
-          m.optimizer_s / steps)
+          m.optimizer_s / steps, describe_kernels(m))
           .c_str());
 }
 

@@ -2,6 +2,7 @@
 // walk TOML do.
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@ namespace plait {
 
 // A condition inside toml++ that some input breaks, such as the header "[)". parse_toml turns it
 // into an Error.
-struct TomlFault {};
+struct TomlFault final : std::exception {};
 
 [[noreturn]] inline void throw_toml_fault() {
   throw TomlFault{};

@@ -157,7 +157,7 @@ void remove_temporary(const std::string& directory, int64_t step) noexcept {
 
 std::string commit_temporary(const std::string& directory, int64_t step) {
   const std::string from = temporary_path(directory, step);
-  const std::string to = checkpoint_path(directory, step);
+  std::string to = checkpoint_path(directory, step);
   const fs::path trash = path_of(directory, kTrashPrefix, step);
   sync_directory(from);
   std::error_code ignored;

@@ -68,6 +68,7 @@ void write_values(SafetensorsWriter& writer, const std::vector<float>& values, D
 void write_weights(CheckpointReader& reader, const std::vector<ParamSpec>& specs, DType dtype,
                    const std::string& path) {
   std::vector<TensorDecl> tensors;
+  tensors.reserve(specs.size());
   for (const ParamSpec& spec : specs) {
     tensors.push_back({.name = spec.name, .dtype = dtype, .shape = spec.shape});
   }

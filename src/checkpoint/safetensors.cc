@@ -178,8 +178,8 @@ SafetensorsView parse_safetensors(std::span<const std::byte> bytes, std::string_
   }
   // An empty tensor shares its offset with the next one and comes before it.
   std::sort(view.tensors.begin(), view.tensors.end(), [](const SafeTensor& a, const SafeTensor& b) {
-    return std::make_tuple(a.file_offset, a.bytes.size(), std::string_view(a.name)) <
-           std::make_tuple(b.file_offset, b.bytes.size(), std::string_view(b.name));
+    return std::make_tuple(a.file_offset, a.bytes.size(), std::string_view{a.name}) <
+           std::make_tuple(b.file_offset, b.bytes.size(), std::string_view{b.name});
   });
   check_contiguous(view.tensors, data);
   return view;
