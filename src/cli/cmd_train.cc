@@ -148,7 +148,7 @@ void add_train_command(CLI::App& app, const CommandLine& line, Command& chosen) 
   verify->add_option("--threads", flags->verify.threads_per_rank, "threads per rank");
   verify->add_option("--deadline", flags->verify.deadline_s, "seconds a rank waits for another");
   verify->add_flag("--json", flags->json, "print the result as JSON");
-  train->callback([train, verify, flags, &chosen] {
+  train->callback([verify, flags, &chosen] {
     if (verify->parsed()) {
       chosen = [flags] { return run_verify(*flags); };
     } else {
