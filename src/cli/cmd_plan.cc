@@ -251,6 +251,7 @@ void add_plan_command(CLI::App& app, Command& chosen) {
   diff->callback(
       [&chosen, two, layouts] { chosen = [two, layouts] { return run_diff(*two, *layouts); }; });
   add_plan_check_command(*plan, chosen);
+  add_plan_export_command(*plan, chosen);
   add_plan_serve_command(*plan, chosen);
   add_plan_explain_command(*plan, chosen);
   add_score(*plan, chosen);

@@ -25,6 +25,7 @@ void add_generate_command(CLI::App& app, Command& chosen);
 void add_plan_command(CLI::App& app, Command& chosen);
 // Subcommands of plan.
 void add_plan_check_command(CLI::App& plan, Command& chosen);
+void add_plan_export_command(CLI::App& plan, Command& chosen);
 void add_plan_serve_command(CLI::App& plan, Command& chosen);
 void add_plan_explain_command(CLI::App& plan, Command& chosen);
 
