@@ -93,6 +93,7 @@ void add_layout_options(CLI::App& app, PlanFlags& flags) {
   app.add_option("--recompute", flags.recompute, "none, selective or full")->capture_default_str();
   app.add_option("--recompute-layers", flags.recompute_layers,
                  "under full: layers of each virtual stage; default: all");
+  app.add_option("--schedule", flags.schedule, "gpipe, 1f1b, interleaved or zb-h1");
   app.add_option("--stage-layers", flags.stage_layers, "layers of each stage, for example 9,9,9,5");
 }
 
@@ -140,6 +141,9 @@ TrainJob job_with_layout(const PlanFlags& flags, const std::string& layout) {
   base.recompute = parse_recompute(flags.recompute);
   base.stage_layers = parse_list(flags.stage_layers);
   job.layout = parse_layout(layout, base);
+  if (!flags.schedule.empty()) {
+    job.layout.schedule = parse_schedule(flags.schedule);
+  }
   job.recompute_layers = flags.recompute_layers;
   if (flags.devices > 0 && layout.find("dp") == std::string::npos) {
     const int block = job.layout.tp * job.layout.pp * job.layout.cp;

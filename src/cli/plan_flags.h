@@ -20,6 +20,7 @@ struct PlanFlags {
   std::string layout;
   std::string recompute = "none";
   std::string stage_layers;
+  std::string schedule;
   std::string cp_algorithm = "ring";
   int devices = 0;
   int64_t global_batch = 0;

@@ -30,6 +30,8 @@ int in_flight(const TrainJob& job, int stage) {
   int64_t flying = m;
   if (l.schedule == ScheduleKind::kOneFOneB) {
     flying = std::min<int64_t>(m, l.pp - stage);
+  } else if (l.schedule == ScheduleKind::kZeroBubbleH1) {
+    flying = std::min<int64_t>(m, l.pp);
   } else if (l.schedule == ScheduleKind::kInterleaved) {
     const int64_t warm_up = int64_t{2} * (l.pp - stage - 1) + int64_t{l.vpp - 1} * l.pp;
     flying = std::min(m * l.vpp, warm_up + 1);

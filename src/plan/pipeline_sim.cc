@@ -73,8 +73,14 @@ class Simulation {
       case ActionKind::kForward:
         work(action, v, costs_.virtual_stages[static_cast<size_t>(v)].forward, true);
         break;
-      case ActionKind::kBackward:
-        work(action, v, costs_.virtual_stages[static_cast<size_t>(v)].backward, false);
+      case ActionKind::kBackward: {
+        const VirtualStageCost& cost = costs_.virtual_stages[static_cast<size_t>(v)];
+        const bool split = options_.kind == ScheduleKind::kZeroBubbleH1;
+        work(action, v, cost.backward - (split ? cost.weight_gradient : 0), false);
+        break;
+      }
+      case ActionKind::kWeightGradient:
+        work(action, v, costs_.virtual_stages[static_cast<size_t>(v)].weight_gradient, false);
         break;
       case ActionKind::kSendForward:
         send(s, forward_ready_[slot(v + 1, action.microbatch)]);
@@ -139,10 +145,13 @@ double pipeline_lower_bound(const ScheduleOptions& options, const PipelineCosts&
       busy += costs.virtual_stages[v].forward + costs.virtual_stages[v].backward;
     }
     bound = std::max(bound, before + options.num_microbatches * busy);
-    // Only the first chunks lie in front of any work of the next stage.
-    const auto first = static_cast<size_t>(stage);
-    before += costs.virtual_stages[first].forward + costs.virtual_stages[first].backward +
-              2 * costs.send_s;
+    // Only the first chunks lie in front of any work of the next stage. Under zb-h1 a stage may end
+    // with weight gradients that nobody waits for, so nothing has to follow.
+    const VirtualStageCost& first = costs.virtual_stages[static_cast<size_t>(stage)];
+    before += first.forward + costs.send_s;
+    if (options.kind != ScheduleKind::kZeroBubbleH1) {
+      before += first.backward + costs.send_s;
+    }
   }
   return bound;
 }

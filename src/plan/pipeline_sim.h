@@ -12,6 +12,7 @@ namespace plait {
 struct VirtualStageCost {
   double forward = 0;
   double backward = 0;
+  double weight_gradient = 0;  // the part of backward that zb-h1 can put off
 };
 
 struct PipelineCosts {

@@ -56,6 +56,7 @@ class StageTimer {
       t.forward.compute += seconds;
       t.backward.compute += seconds * op.backward;
       t.backward.recompute += redone ? seconds : 0;
+      t.backward.weight_gradient += op.kind == OpKind::kGemm && !op.core_attention ? seconds : 0;
       launches += op.launches;
       backward_launches += op.launches * (redone ? 3 : 2);
     }
@@ -184,13 +185,14 @@ PhaseTime& PhaseTime::operator+=(const PhaseTime& other) {
   cp += other.cp;
   ep += other.ep;
   host += other.host;
+  weight_gradient += other.weight_gradient;
   return *this;
 }
 
 PhaseTime PhaseTime::operator*(double factor) const {
   PhaseTime scaled = *this;
-  for (double* part :
-       {&scaled.compute, &scaled.recompute, &scaled.tp, &scaled.cp, &scaled.ep, &scaled.host}) {
+  for (double* part : {&scaled.compute, &scaled.recompute, &scaled.tp, &scaled.cp, &scaled.ep,
+                       &scaled.host, &scaled.weight_gradient}) {
     *part *= factor;
   }
   return scaled;
@@ -233,7 +235,8 @@ ScheduleOptions schedule_options(const TrainJob& job) {
 PipelineCosts pipeline_costs(const TrainJob& job, const TimeParts& parts) {
   PipelineCosts costs;
   for (const StageTime& stage : parts.virtual_stages) {
-    costs.virtual_stages.push_back({stage.forward.total(), stage.backward.total()});
+    costs.virtual_stages.push_back(
+        {stage.forward.total(), stage.backward.total(), stage.backward.weight_gradient});
   }
   costs.send_s = parts.send_s;
   costs.send_blocks = job.stack != Stack::kPlait;

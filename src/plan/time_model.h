@@ -16,7 +16,8 @@ struct PhaseTime {
   double compute = 0;
   double recompute = 0;
   double tp = 0, cp = 0, ep = 0;
-  double host = 0;  // launch time beyond what the device is busy
+  double host = 0;             // launch time beyond what the device is busy
+  double weight_gradient = 0;  // of compute: products for weight gradients
 
   double total() const { return compute + recompute + tp + cp + ep + host; }
   PhaseTime& operator+=(const PhaseTime& other);

@@ -317,6 +317,9 @@ std::vector<Problem> find_unimplemented(const Layout& layout) {
   if (layout.zero == 2 || layout.zero == 3) {
     add("zero", layout.zero, "only stages 0 and 1 are implemented", "zero=1");
   }
+  if (layout.schedule == ScheduleKind::kZeroBubbleH1) {
+    problems.push_back({"schedule", "zb-h1", "is planned, but not executed", "schedule=1f1b"});
+  }
   if (layout.cp > 1) {
     add("cp", layout.cp, "context parallelism is not implemented", "cp=1");
   }

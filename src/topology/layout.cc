@@ -138,7 +138,7 @@ const char* recompute_name(Recompute recompute) {
 }
 
 const char* schedule_name(ScheduleKind schedule) {
-  static constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved"};
+  static constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
   return kNames[static_cast<size_t>(schedule)];
 }
 
@@ -154,16 +154,17 @@ Recompute parse_recompute(const std::string& name) {
 }
 
 ScheduleKind parse_schedule(const std::string& name) {
-  for (const ScheduleKind value :
-       {ScheduleKind::kGpipe, ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved}) {
+  for (const ScheduleKind value : {ScheduleKind::kGpipe, ScheduleKind::kOneFOneB,
+                                   ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1}) {
     if (name == schedule_name(value)) {
       return value;
     }
   }
-  throw_error(
-      ErrorCode::kInvalidArgument,
-      "schedule '{}' is unknown; allowed are gpipe, 1f1b and interleaved; did you mean '{}'?", name,
-      nearest_name(name, {"gpipe", "1f1b", "interleaved"}));
+  throw_error(ErrorCode::kInvalidArgument,
+              "schedule '{}' is unknown; allowed are gpipe, 1f1b, interleaved and (planned only) "
+              "zb-h1; did "
+              "you mean '{}'?",
+              name, nearest_name(name, {"gpipe", "1f1b", "interleaved", "zb-h1"}));
 }
 
 Layout parse_layout(const std::string& text, const Layout& base) {

@@ -15,10 +15,10 @@ enum class Recompute : uint8_t {
   kSelective,  // norm outputs, the rotated q and k under QK-norm, and the SwiGLU product are redone
   kFull,       // only each layer's input is saved
 };
-enum class ScheduleKind : uint8_t { kGpipe, kOneFOneB, kInterleaved };
+enum class ScheduleKind : uint8_t { kGpipe, kOneFOneB, kInterleaved, kZeroBubbleH1 };
 
 const char* recompute_name(Recompute recompute);   // "none", "selective", "full"
-const char* schedule_name(ScheduleKind schedule);  // "gpipe", "1f1b", "interleaved"
+const char* schedule_name(ScheduleKind schedule);  // "gpipe", "1f1b", "interleaved", "zb-h1"
 // Errors: kInvalidArgument naming the value and the names that exist.
 Recompute parse_recompute(const std::string& name);
 ScheduleKind parse_schedule(const std::string& name);

@@ -98,6 +98,18 @@ TEST(MemoryModel, ActivationsOfTable2) {
               0.01);
 }
 
+TEST(MemoryModel, ZeroBubbleHoldsAsManyAsTheFirstStage) {
+  TrainJob job = small_job();
+  job.layout.pp = 4;
+  job.layout.schedule = ScheduleKind::kZeroBubbleH1;
+  const auto schedule = make_schedule(
+      {.kind = ScheduleKind::kZeroBubbleH1, .pp = 4, .vpp = 1, .num_microbatches = 32});
+  for (const StageMemoryPlan& stage : estimate_job_memory(job, big_chip())) {
+    EXPECT_EQ(stage.max_in_flight, 4);
+    EXPECT_EQ(max_in_flight_total(schedule[static_cast<size_t>(stage.stage)]), 4);
+  }
+}
+
 TEST(MemoryModel, InFlightIsTheSchedules) {
   for (const int pp : {1, 2, 3, 4, 8}) {
     for (const int vpp : {1, 2, 3}) {

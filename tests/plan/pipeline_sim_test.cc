@@ -37,6 +37,22 @@ TEST(PipelineSim, BubbleOfEvenStages) {
   }
 }
 
+// Qi et al. 2023, table 2: the bubble of ZB-H1 is (p - 1) (F + B - W), B and W the halves of
+// backward.
+TEST(PipelineSim, ZeroBubbleH1) {
+  for (const int pp : {2, 4, 8}) {
+    PipelineCosts costs = even_costs(pp, 1, 2);
+    for (VirtualStageCost& stage : costs.virtual_stages) {
+      stage.weight_gradient = 1;
+    }
+    for (const int m : {8, 16, 33}) {
+      const PipelineResult result = simulate_pipeline(
+          {.kind = ScheduleKind::kZeroBubbleH1, .pp = pp, .num_microbatches = m}, costs);
+      EXPECT_DOUBLE_EQ(result.seconds, 3.0 * m + (pp - 1)) << pp << " " << m;
+    }
+  }
+}
+
 TEST(PipelineSim, SlowestStageDecides) {
   PipelineCosts costs = even_costs(4, 1, 2);
   costs.virtual_stages[3] = {2, 4};  // the head
@@ -69,12 +85,15 @@ TEST(PipelineSim, NothingBeatsTheBound) {
     const int pp = 1 + below(6);
     const int vpp = pp > 1 ? 1 + below(3) : 1;
     const int m = pp * (1 + below(5));
-    const ScheduleKind kind = vpp > 1         ? ScheduleKind::kInterleaved
-                              : below(2) == 0 ? ScheduleKind::kGpipe
-                                              : ScheduleKind::kOneFOneB;
+    const ScheduleKind kinds[] = {ScheduleKind::kGpipe, ScheduleKind::kOneFOneB,
+                                  ScheduleKind::kZeroBubbleH1};
+    const ScheduleKind kind = vpp > 1 ? ScheduleKind::kInterleaved : kinds[below(3)];
     PipelineCosts costs;
     for (int v = 0; v < pp * vpp; ++v) {
       costs.virtual_stages.push_back({0.1 + uniform(rng), 0.1 + 2 * uniform(rng)});
+    }
+    for (VirtualStageCost& stage : costs.virtual_stages) {
+      stage.weight_gradient = stage.backward * uniform(rng);
     }
     costs.send_s = 0.2 * uniform(rng);
     costs.send_blocks = below(2) == 0;

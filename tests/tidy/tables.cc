@@ -125,6 +125,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/comm/mpi/mpi_transfers.cc", "a destructor that waits"},
       {"src/comm/mpi/mpi_world.cc", "entry point of a rank's process"},
       {"src/comm/progress_thread.cc", "entry point of the progress thread"},
+      {"src/plan/score_memory.cc", "a row that cannot be read is listed, the others are scored"},
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
       {"src/train/trainer.cc", "adds the step to the error, then rethrows"},
