@@ -102,9 +102,13 @@ std::string estimate_json(const TrainJob& job, const Cluster& cluster, const Est
 std::string search_json(const SearchRequest& request, const SearchResult& result) {
   const SearchCounts& c = result.counts;
   Json json = {{"model", request.job.model_name}, {"devices", request.devices}};
-  json["counts"] = {{"enumerated", c.enumerated},       {"invalid", c.invalid},
-                    {"pruned_memory", c.pruned_memory}, {"pruned_bound", c.pruned_bound},
-                    {"simulated", c.simulated},         {"seconds", c.seconds}};
+  json["counts"] = {{"enumerated", c.enumerated},
+                    {"invalid", c.invalid},
+                    {"pruned_memory", c.pruned_memory},
+                    {"pruned_bound", c.pruned_bound},
+                    {"simulated", c.simulated},
+                    {"seconds", c.seconds},
+                    {"enumerate_seconds", c.enumerate_seconds}};
   json["best"] = Json::array();
   for (const Candidate& candidate : result.best) {
     json["best"].push_back(

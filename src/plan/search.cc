@@ -261,6 +261,7 @@ SearchResult search_layouts(const SearchRequest& request) {
       nearest = std::move(worker.nearest);
     }
   }
+  result.counts.enumerate_seconds = now_s() - begin;
   simulate(request, cluster, pool, survivors, result);
   if (result.best.empty() && nearest) {
     result.nearest = Candidate{nearest->job, estimate_job(nearest->job, cluster)};

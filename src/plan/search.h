@@ -42,6 +42,7 @@ struct SearchCounts {
   int64_t pruned_bound = 0;   // cannot enter the top
   int64_t simulated = 0;
   double seconds = 0;
+  double enumerate_seconds = 0;  // of them before the first simulation
 };
 
 struct Candidate {
