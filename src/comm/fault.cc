@@ -14,6 +14,7 @@
 namespace plait {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): signal handlers read it.
 std::atomic<bool> lost{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers read it");
 

@@ -18,6 +18,7 @@ struct Registry {
 
 // Never destroyed: records may outlive static destruction in a process that exits early.
 Registry& registry() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): process-wide by nature.
   static auto* instance = new Registry;
   return *instance;
 }

@@ -278,6 +278,7 @@ void MpiGroup::reduce_scatter_now(const Operation& operation) {
     complete(requests, operation);
     for (int host = 0; host < hosts; ++host) {
       std::vector<const std::byte*> sources;
+      sources.reserve(first.members.size());
       for (int i = 0; i < first.size(); ++i) {
         sources.push_back(i == first.place ? part(host * first.size() + i)
                                            : received + (host * first.size() + i) * bytes);
