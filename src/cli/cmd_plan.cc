@@ -126,6 +126,16 @@ int run_diff(const PlanFlags& flags, const std::vector<std::string>& layouts) {
         estimate_job(candidate.job, cluster_of(flags, candidate.job.layout.world_size()));
     candidates.push_back(std::move(candidate));
   }
+  if (flags.json) {
+    std::string text = "[";
+    for (const Candidate& candidate : candidates) {
+      text += (text.size() > 1 ? ",\n" : "") +
+              estimate_json(candidate.job, cluster_of(flags, candidate.job.layout.world_size()),
+                            candidate.estimate);
+    }
+    std::puts((text + "]").c_str());
+    return 0;
+  }
   std::fputs(diff_text(candidates[0], candidates[1]).c_str(), stdout);
   return 0;
 }

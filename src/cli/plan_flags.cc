@@ -63,7 +63,8 @@ void add_problem_options(CLI::App& app, PlanFlags& flags) {
                  "name from the catalogue (plait plan models), HF directory or config.json");
   app.add_option("--cluster", flags.cluster,
                  "name from the catalogue (plait plan clusters) or TOML file");
-  app.add_option("--devices", flags.devices, "devices to use; default: all of the cluster");
+  app.add_option("--devices", flags.devices, "devices to use; default: all of the cluster")
+      ->check(CLI::Range(1, 1000000));
   app.add_option("--global-batch", flags.global_batch, "sequences a step");
   app.add_option("--seq", flags.seq, "tokens of a sequence");
   app.add_option("--stack", flags.stack,
@@ -93,6 +94,8 @@ void add_layout_options(CLI::App& app, PlanFlags& flags) {
   app.add_option("--recompute", flags.recompute, "none, selective or full")->capture_default_str();
   app.add_option("--recompute-layers", flags.recompute_layers,
                  "under full: layers of each virtual stage; default: all");
+  app.add_flag("--pp-before-dp", flags.pp_before_dp,
+               "ranks in the order tp, cp, pp, dp: neighbouring stages share a server");
   app.add_option("--schedule", flags.schedule, "gpipe, 1f1b, interleaved or zb-h1");
   app.add_option("--stage-layers", flags.stage_layers, "layers of each stage, for example 9,9,9,5");
 }
@@ -145,6 +148,7 @@ TrainJob job_with_layout(const PlanFlags& flags, const std::string& layout) {
     job.layout.schedule = parse_schedule(flags.schedule);
   }
   job.recompute_layers = flags.recompute_layers;
+  job.pp_before_dp = flags.pp_before_dp;
   if (flags.devices > 0 && layout.find("dp") == std::string::npos) {
     const int block = job.layout.tp * job.layout.pp * job.layout.cp;
     if (flags.devices % block != 0) {

@@ -32,6 +32,7 @@ struct PlanFlags {
   int64_t lora_rank = 0;
   double dropout = 0;
   bool no_flash = false;
+  bool pp_before_dp = false;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
   bool overlap_tp_comm = false;

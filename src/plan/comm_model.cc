@@ -72,11 +72,12 @@ GroupPlace group_place(const TrainJob& job, CommAxis axis) {
     case CommAxis::kCp:
       return {l.cp, l.tp};
     case CommAxis::kDp:
-      return {l.dp * l.cp, l.tp};
+      // With pp inside, the cp ranks of a replica are the only near ones.
+      return {l.dp * l.cp, job.pp_before_dp && l.cp == 1 ? l.tp * l.pp : l.tp};
     case CommAxis::kEp:
       return {l.ep, job.etp > 0 ? job.etp : l.tp};
     case CommAxis::kPp:
-      return {l.pp, l.tp * l.cp * l.dp};
+      return {l.pp, l.tp * l.cp * (job.pp_before_dp ? 1 : l.dp)};
   }
   return {};
 }

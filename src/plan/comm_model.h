@@ -12,7 +12,7 @@ struct GroupPlace {
   int stride = 1;
 };
 
-// The group of an axis under the mesh order tp, cp, dp, pp; ep inside cp x dp (x tp beyond etp).
+// The group of an axis under the job's order of ranks; ep inside cp x dp (x tp beyond etp).
 GroupPlace group_place(const TrainJob& job, CommAxis axis);
 
 // Seconds of one collective. Inside a server: ring or mesh over the links of the group. Across

@@ -38,6 +38,9 @@ struct TrainJob {
 
   int etp = 0;  // tensor parallelism inside an expert; 0: as tp
   CpAlgorithm cp_algorithm = CpAlgorithm::kRing;
+  // Order of ranks, fastest first: tp, cp, dp, pp; with this tp, cp, pp, dp (Megatron's
+  // use-tp-pp-dp-mapping): neighbouring stages share a server, and replicas are apart.
+  bool pp_before_dp = false;
   bool flash_attention = true;
   double dropout = 0;  // > 0: masks are kept for backward
   // Under Recompute::kFull: layers of each virtual stage that recompute; -1: all of them

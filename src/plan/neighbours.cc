@@ -97,6 +97,14 @@ std::vector<Step> steps(const TrainJob& best) {
            return true;
          }});
   }
+  if (l.pp > 1 && l.dp > 1) {
+    all.push_back({best.pp_before_dp ? "ranks in the order tp, cp, dp, pp"
+                                     : "ranks in the order tp, cp, pp, dp",
+                   [](TrainJob& j) {
+                     j.pp_before_dp = !j.pp_before_dp;
+                     return true;
+                   }});
+  }
   for (const Recompute mode : {Recompute::kNone, Recompute::kFull}) {
     if (mode != l.recompute || (mode == Recompute::kFull && best.recompute_layers >= 0)) {
       all.push_back({fmt::format("recompute={}{}", recompute_name(mode),

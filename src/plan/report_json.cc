@@ -18,6 +18,7 @@ Json layout_json(const TrainJob& job) {
                {"pp", l.pp},
                {"vpp", l.vpp},
                {"cp", l.cp},
+               {"pp_before_dp", job.pp_before_dp},
                {"ep", l.ep},
                {"sp", l.sp},
                {"zero", l.zero},

@@ -218,6 +218,9 @@ std::string describe_layout(const TrainJob& job) {
   } else if (job.layout.recompute == Recompute::kSelective) {
     text += " recompute=selective";
   }
+  if (job.pp_before_dp) {
+    text += " pp-before-dp";
+  }
   if (!job.layout.stage_layers.empty()) {
     text += " layers=";
     for (size_t i = 0; i < job.layout.stage_layers.size(); ++i) {

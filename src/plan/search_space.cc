@@ -67,7 +67,13 @@ class BlockWalker {
  public:
   BlockWalker(const SearchRequest& request, const SpaceBlock& block,
               const std::function<void(TrainJob&)>& look, SearchCounts& counts)
-      : request_(request), block_(block), look_(look), counts_(counts), job_(request.job) {}
+      : request_(request),
+        block_(block),
+        look_(look),
+        counts_(counts),
+        job_(request.job),
+        orders_differ_(request.devices > request.cluster.devices_per_server &&
+                       request.job.stack != Stack::kPlait) {}
 
   void walk() {
     const ModelConfig& model = request_.job.model;
@@ -171,7 +177,16 @@ class BlockWalker {
     const bool block = job.layout.recompute == Recompute::kFull && job.stack != Stack::kPlait &&
                        job.stack != Stack::kDeepSpeed;
     job.recompute_layers = block ? 1 : -1;
+    job.pp_before_dp = false;
     look_(job);
+    if (orders_differ_ && job.layout.pp > 1 && job.layout.dp > 1) {
+      ++counts_.enumerated;
+      job = job_;
+      job.layout.stage_layers = split;
+      job.recompute_layers = block ? 1 : -1;
+      job.pp_before_dp = true;
+      look_(job);
+    }
   }
 
   bool rules_hold() const {
@@ -200,6 +215,8 @@ class BlockWalker {
   const std::function<void(TrainJob&)>& look_;
   SearchCounts& counts_;
   TrainJob job_;
+  // The order of ranks decides what crosses servers only where there are several.
+  bool orders_differ_ = false;
 };
 
 }  // namespace

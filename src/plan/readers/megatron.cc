@@ -239,6 +239,7 @@ void MegatronReader::read_recompute() {
         flags_.integer("recompute-activation-function-num-layers", 0).value_or(-1);
   }
   job.swap_attention = flags_.has("swap-attention");
+  job.pp_before_dp = flags_.has("use-tp-pp-dp-mapping");
 }
 
 void MegatronReader::read_memory() {
