@@ -146,6 +146,7 @@ struct ScoreFlags {
   std::string stack = "megatron";
   std::vector<std::string> assume;
   std::string memory;
+  bool fit = false;
   bool hold_out = false;
   bool json = false;
 };
@@ -174,6 +175,9 @@ int run_score(const ScoreFlags& flags) {
     return 0;
   }
   std::string text = score_text(table, report);
+  if (flags.fit) {
+    text += fit_text(fit_cluster(table.runs, cluster));
+  }
   if (flags.hold_out) {
     text += hold_out_text(leave_one_model_out(table, cluster));
   }
@@ -194,6 +198,8 @@ void add_score(CLI::App& plan, Command& chosen) {
       "--memory", flags->memory,
       "CSV with tag, config, rank, allocated_MiB, max_allocated_MiB: score memory; the "
       "table then has tag, config, devices and all_flags");
+  score->add_flag("--fit", flags->fit,
+                  "also fit the cluster's constants to the runs and print them");
   score->add_flag("--hold-out", flags->hold_out,
                   "also predict every model with constants fitted to the others");
   score->add_flag("--json", flags->json);
@@ -229,9 +235,12 @@ void add_plan_command(CLI::App& app, Command& chosen) {
   add_problem_options(*plan, flags->plan);
   plan->add_option("--goal", flags->goal, "throughput or memory")->capture_default_str();
   plan->add_option("--fix", flags->fix, "a degree that is given, for example tp=8; repeatable");
-  plan->add_option("--max-tp", flags->max_tp, "default: the devices of a server");
-  plan->add_option("--top", flags->top, "layouts to show")->capture_default_str();
-  plan->add_option("--threads", flags->threads, "default: all cores");
+  plan->add_option("--max-tp", flags->max_tp, "default: the devices of a server")
+      ->check(CLI::Range(0, 1000000));
+  plan->add_option("--top", flags->top, "layouts to show")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  plan->add_option("--threads", flags->threads, "default: all cores")->check(CLI::Range(0, 1024));
   plan->add_option("--tokens", flags->tokens, "training length, for days and device hours");
   plan->footer(
       "Examples:\n"

@@ -29,6 +29,8 @@ std::string diff_text(const Candidate& a, const Candidate& b);
 std::string score_text(const ScoreTable& table, const ScoreReport& report);
 std::string score_json(const ScoreTable& table, const ScoreReport& report);
 
+std::string fit_text(const FitResult& fit);
+
 // Each model predicted with constants fitted to the others.
 std::string hold_out_text(const HoldOut& hold_out);
 

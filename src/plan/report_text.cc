@@ -199,6 +199,16 @@ std::string limits_text(const SearchRequest& request, const SearchResult& result
       limits.longest_seq, limits.largest_micro_batch);
 }
 
+std::string fit_text(const FitResult& fit) {
+  std::string text = fmt::format(
+      "Fitted to these runs (MAPE {:.1f} %); put them into a cluster file:\n", 100 * fit.mape);
+  for (const FittedFigure& figure : fit.figures) {
+    text +=
+        fmt::format("  {:24} {:10.4g}  (was {:.4g})\n", figure.name, figure.after, figure.before);
+  }
+  return text;
+}
+
 std::string hold_out_text(const HoldOut& hold_out) {
   if (hold_out.models_in_table < 2) {
     return "Hold-out: the table has one model; nothing is left to fit to.\n";
