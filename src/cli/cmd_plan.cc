@@ -167,8 +167,9 @@ int run_score(const ScoreFlags& flags) {
     }
     options.assume[setting.substr(0, equals)] = setting.substr(equals + 1);
   }
-  const ScoreTable table = read_score_table(read_csv(flags.table), options);
+  ScoreTable table = read_score_table(read_csv(flags.table), options);
   const Cluster cluster = load_cluster(flags.cluster);
+  assume_recompute(table, cluster);
   const ScoreReport report = score_runs(table, cluster);
   if (flags.json) {
     std::puts(score_json(table, report).c_str());

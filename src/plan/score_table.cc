@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/suggest.h"
+#include "plan/estimate.h"
 #include "spec/model_config.h"
 
 namespace plait {
@@ -101,6 +101,11 @@ bool empty_cell(const std::string& cell) {
   return cell.empty() || cell == "-" || cell == "--";
 }
 
+const char* fallback_of(const Column& column, const ScoreTableOptions& options) {
+  const bool dropout = std::string_view(column.key) == "dropout";
+  return dropout && options.stack == Stack::kMegatron ? "yes" : column.fallback;
+}
+
 // One row by canonical key.
 class RowReader {
  public:
@@ -120,7 +125,7 @@ class RowReader {
     if (assumed != options_.assume.end()) {
       return assumed->second;
     }
-    const char* fallback = find_column(key)->fallback;
+    const char* fallback = fallback_of(*find_column(key), options_);
     if (fallback == kRequired) {
       throw_error(ErrorCode::kCorruptData, "{}:{}: column '{}' is empty", table_.origin, row_.line,
                   key);
@@ -333,12 +338,15 @@ ScoreTable read_score_table(const CsvTable& table, const ScoreTableOptions& opti
       throw_error(ErrorCode::kInvalidArgument, "assume {}={}: no such column", key, value);
     }
   }
+  scored.recompute_unknown =
+      !columns.contains("recompute") && !options.assume.contains("recompute");
   for (const Column& column : kColumns) {
     if (columns.contains(column.key) || *column.key == '\0') {
       continue;
     }
     const auto assumed = options.assume.find(column.key);
-    const char* value = assumed != options.assume.end() ? assumed->second.c_str() : column.fallback;
+    const char* value =
+        assumed != options.assume.end() ? assumed->second.c_str() : fallback_of(column, options);
     if (value == kRequired) {
       throw_error(ErrorCode::kCorruptData, "{}: column '{}' is missing", table.origin, column.key);
     }
@@ -373,6 +381,33 @@ ScoreTable read_score_table(const CsvTable& table, const ScoreTableOptions& opti
     scored.runs.push_back(std::move(run));
   }
   return scored;
+}
+
+void assume_recompute(ScoreTable& table, const Cluster& cluster) {
+  // Rows whose prediction is a little above the capacity prove nothing.
+  constexpr double kShare = 0.05;
+  if (!table.recompute_unknown) {
+    return;
+  }
+  size_t too_large = 0;
+  for (const MeasuredRun& run : table.runs) {
+    const std::vector<StageMemoryPlan> stages = estimate_job_memory(run.job, cluster.chip);
+    too_large += std::any_of(stages.begin(), stages.end(), [](const StageMemoryPlan& stage) {
+      return stage.fit == Fit::kDoesNotFit;
+    });
+  }
+  if (static_cast<double>(too_large) <= kShare * static_cast<double>(table.runs.size())) {
+    return;
+  }
+  for (MeasuredRun& run : table.runs) {
+    run.job.layout.recompute = Recompute::kFull;
+  }
+  for (std::string& assumption : table.assumptions) {
+    if (assumption == "recompute=none") {
+      assumption = fmt::format("recompute=full (without it {} of {} runs would not fit)", too_large,
+                               table.runs.size());
+    }
+  }
 }
 
 }  // namespace plait

@@ -12,6 +12,7 @@
 
 #include "base/csv.h"
 #include "plan/job.h"
+#include "topology/cluster.h"
 
 namespace plait {
 
@@ -30,6 +31,7 @@ struct ScoreTable {
   std::vector<MeasuredRun> runs;
   // Keys that the table lacks and the value that every row gets, "recompute=full".
   std::vector<std::string> assumptions;
+  bool recompute_unknown = false;  // no column and no assumption: assume_recompute may decide
   // Rows that cannot be scored: "line 12: tokens_per_s_per_npu is '--'".
   std::vector<std::string> skipped;
   // Rows that contradict themselves or physics, not scored: "line 43: ...".
@@ -41,8 +43,13 @@ struct ScoreTableOptions {
   std::map<std::string, std::string> assume;  // canonical column -> value for rows without one
 };
 
+// Dropout defaults to what the stack's scripts have: on for Megatron, off for others.
 // Errors: kCorruptData naming file, line and column for a value that does not parse or for a table
 // without a measured column; kInvalidArgument for an unknown key in `assume`.
 ScoreTable read_score_table(const CsvTable& table, const ScoreTableOptions& options);
+
+// Where the table does not say how runs recompute: all of them ran, so if some would not fit
+// without recomputation, full recomputation is assumed for every row, and the assumption is noted.
+void assume_recompute(ScoreTable& table, const Cluster& cluster);
 
 }  // namespace plait
