@@ -7,6 +7,7 @@
 #include "plan/neighbours.h"
 #include "plan/plan_jobs.h"
 #include "plan/score.h"
+#include "plan/score_memory.h"
 #include "plan/search.h"
 
 namespace plait {
@@ -54,6 +55,19 @@ TEST(Accuracy, DenseRowsOf910B) {
   ASSERT_GE(table.runs.size(), size_t{70});
   const ScoreReport report = score_runs(table, load_cluster("910b"));
   EXPECT_LE(report.ours.mape, 0.15);
+}
+
+// Huawei's CI runs of MindSpeed-LLM: memory of each rank as Megatron prints it after the first
+// step.
+TEST(Accuracy, MemoryOnAscend) {
+  const MemoryReport report =
+      score_memory(read_csv(data("ascend_ci_runs.csv")), read_csv(data("ascend_ci_memory.csv")),
+                   load_cluster("910b"));
+  ASSERT_GE(report.states_scored, 20);
+  ASSERT_GE(report.peaks_scored, 18);
+  EXPECT_GE(report.states_close, 0.75 * report.states_scored);
+  EXPECT_GE(report.peaks_close, 0.70 * report.peaks_scored);
+  EXPECT_EQ(report.skipped.size(), size_t{0});
 }
 
 // Korthikanti et al. 2022, table 5: seconds of a step on A100, with sequence parallelism and
