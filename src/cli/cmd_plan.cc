@@ -6,10 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/plan_flags.h"
 #include "plan/neighbours.h"
 #include "plan/report.h"
+#include "plan/report_html.h"
 #include "plan/score_memory.h"
 #include "plan/search.h"
 #include "spec/model_catalog.h"
@@ -91,7 +93,11 @@ int run_search(const SearchFlags& flags) {
   request.max_tp = flags.max_tp;
   request.top = std::max(1, flags.top);
   request.threads = flags.threads;
+  request.scatter = flags.plan.html.empty() ? 0 : kHtmlScatterPoints;
   const SearchResult result = search_layouts(request);
+  if (!flags.plan.html.empty()) {
+    write_file_atomic(flags.plan.html, search_html(request, result));
+  }
   if (flags.plan.json) {
     std::puts(search_json(request, result).c_str());
   } else {
@@ -107,6 +113,9 @@ int run_estimate(const PlanFlags& flags) {
   check_job(job, flags.devices);
   const Cluster cluster = cluster_of(flags, job.layout.world_size());
   const Estimate estimate = estimate_job(job, cluster);
+  if (!flags.html.empty()) {
+    write_file_atomic(flags.html, estimate_html(job, cluster, estimate));
+  }
   if (flags.json) {
     std::puts(estimate_json(job, cluster, estimate).c_str());
   } else {
@@ -234,6 +243,7 @@ void add_plan_command(CLI::App& app, Command& chosen) {
   CLI::App* plan = app.add_subcommand("plan", "choose, explain and check a layout, offline");
   plan->require_subcommand(0, 1);
   add_problem_options(*plan, flags->plan);
+  plan->add_option("--html", flags->plan.html, "write a page with drawings to this file");
   plan->add_option("--goal", flags->goal, "throughput or memory")->capture_default_str();
   plan->add_option("--fix", flags->fix, "a degree that is given, for example tp=8; repeatable");
   plan->add_option("--max-tp", flags->max_tp, "default: the devices of a server")
@@ -260,6 +270,7 @@ void add_plan_command(CLI::App& app, Command& chosen) {
   CLI::App* estimate = plan->add_subcommand("estimate", "one layout: memory, time and traffic");
   add_problem_options(*estimate, *one);
   add_layout_options(*estimate, *one);
+  estimate->add_option("--html", one->html, "write a page with drawings to this file");
   estimate->callback([&chosen, one] { chosen = [one] { return run_estimate(*one); }; });
 
   auto two = std::make_shared<PlanFlags>();

@@ -39,6 +39,7 @@ struct PlanFlags {
   bool reuse_fp32_param = false;
   bool offload_optimizer = false;
   bool json = false;
+  std::string html;  // a file to write
 };
 
 // The model, the cluster and the batch.

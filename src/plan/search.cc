@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "plan/memory_model.h"
 #include "plan/neighbours.h"
+#include "plan/scatter.h"
 #include "plan/search_space.h"
 #include "plan/time_model.h"
 
@@ -23,6 +24,7 @@ struct Survivor {
   TrainJob job;
   double bound = 0;
   double peak = 0;
+  double simulated = 0;  // its step time, if it was simulated for a plot
 };
 
 // Costs that many layouts share. One per thread: nothing is shared.
@@ -100,7 +102,7 @@ class Worker {
       return;
     }
     const TimeParts parts = time_parts(job, cluster_, costs.time, split);
-    survivors.push_back({job, step_lower_bound(job, parts), capacity_ + excess});
+    survivors.push_back({job, step_lower_bound(job, parts), capacity_ + excess, 0});
   }
 
   // Bytes by which the worst stage's likely peak misses the capacity (negative: room left).
@@ -201,10 +203,29 @@ void simulate(const SearchRequest& request, const Cluster& cluster, ThreadPool& 
       }
     });
     result.counts.simulated += static_cast<int64_t>(count);
+    for (size_t i = 0; request.scatter > 0 && i < count; ++i) {
+      survivors[begin + i].simulated = batch[i].estimate.time.step.best;
+    }
     result.best.insert(result.best.end(), std::make_move_iterator(batch.begin()),
                        std::make_move_iterator(batch.end()));
     keep_best(request, result.best);
   }
+}
+
+std::vector<ScatterPoint> scatter_points(const SearchRequest& request,
+                                         const std::vector<Survivor>& survivors) {
+  std::vector<ScatterValue> values;
+  for (const Survivor& survivor : survivors) {
+    values.push_back({survivor.peak, survivor.simulated > 0 ? survivor.simulated : survivor.bound});
+  }
+  std::vector<ScatterPoint> points;
+  for (const ScatterChoice& choice : choose_scatter(values, static_cast<size_t>(request.scatter))) {
+    const Survivor& survivor = survivors[choice.index];
+    const ScatterValue& value = values[choice.index];
+    points.push_back({value.peak_bytes, value.seconds, survivor.simulated > 0, choice.frontier,
+                      describe_layout(survivor.job)});
+  }
+  return points;
 }
 
 }  // namespace
@@ -266,6 +287,9 @@ SearchResult search_layouts(const SearchRequest& request) {
   }
   result.counts.enumerate_seconds = now_s() - begin;
   simulate(request, cluster, pool, survivors, result);
+  if (request.scatter > 0) {
+    result.scatter = scatter_points(request, survivors);
+  }
   if (result.best.empty() && nearest) {
     result.nearest = Candidate{nearest->job, estimate_job(nearest->job, cluster)};
   }

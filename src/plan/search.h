@@ -31,7 +31,9 @@ struct SearchRequest {
   FixedDegrees fixed;
   int max_tp = 0;  // 0: the devices of a server
   int top = 10;
-  int threads = 0;    // 0: all cores
+  int threads = 0;  // 0: all cores
+  // Points of SearchResult::scatter beside the frontier; 0: none.
+  int scatter = 0;
   bool prune = true;  // false simulates every layout that fits, for tests
 };
 
@@ -57,10 +59,20 @@ struct Neighbour {
   Candidate candidate;
 };
 
+// One of the layouts that fit, for a plot of memory against time.
+struct ScatterPoint {
+  double peak_bytes = 0;  // of the fullest stage
+  double seconds = 0;     // of a step; of layouts that are not simulated the lower bound
+  bool simulated = false;
+  bool frontier = false;  // nothing is better in both
+  std::string layout;
+};
+
 struct SearchResult {
   std::vector<Candidate> best;        // ascending step time (peak memory under Goal::kMemory)
   std::vector<Neighbour> neighbours;  // of best.front()
   SearchCounts counts;
+  std::vector<ScatterPoint> scatter;  // ascending peak
   // If nothing fits: the layout whose worst stage misses the least, and how much it is short.
   std::optional<Candidate> nearest;
 };

@@ -95,6 +95,26 @@ TEST_F(PlanExport, StandardOutputTakesOneFile) {
   EXPECT_EQ(chosen.out.find("{"), 0u);
 }
 
+TEST_F(PlanExport, PagesAreWritten) {
+  for (const bool search : {false, true}) {
+    std::vector<std::string> args = {"plan"};
+    if (!search) {
+      args.emplace_back("estimate");
+    }
+    args.insert(args.end(), {"--model", file("config.json"), "--cluster", "cpu", "--devices", "2",
+                             "--global-batch", "8", "--seq", "16", "--html", file("page.html")});
+    if (!search) {
+      args.insert(args.end(), {"--layout", "tp2"});
+    }
+    const Result result = run_plait(args);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::string page = read_file(file("page.html"));
+    EXPECT_EQ(page.find("<!DOCTYPE html>"), 0u);
+    EXPECT_EQ(page.find("<svg class=\"scatter\"") != std::string::npos, search);
+    std::filesystem::remove(file("page.html"));
+  }
+}
+
 TEST_F(PlanExport, BadRequests) {
   for (const std::vector<std::string>& more : std::vector<std::vector<std::string>>{
            {"--layout", "tp2", "--name", "../x"}, {"--layout", ""}, {"--layout", "tp3"}}) {
