@@ -34,6 +34,9 @@ void apply_settings(PlanCheckFlags& flags) {
 
 int run_check(PlanCheckFlags& flags) {
   apply_settings(flags);
+  if (!flags.cluster.empty()) {
+    flags.options.cluster = load_cluster(flags.cluster);
+  }
   const bool is_file = flags.words.size() == 1 && !flags.words[0].starts_with("-");
   const CheckReport report = is_file ? check_file(flags.words[0], flags.options)
                                      : check_arguments(flags.words, flags.options);
@@ -63,11 +66,13 @@ void add_plan_check_command(CLI::App& plan, Command& chosen) {
                     "NAME=VALUE of a variable that the script does not set, 1=VALUE for $1");
   check->add_option("--devices", read.devices, "devices, where the file does not tell")
       ->check(CLI::Range(1, 1000000));
-  check->add_option("--model", read.model, "HF config.json or its directory, for the shape");
+  check->add_option("--model", read.model, "catalogue name, HF config.json or its directory");
   check->add_option("--seq", read.seq_len, "tokens a row, where the file does not tell")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   check->add_option("--micro-batch", read.micro_batch_size, "rows a micro-batch, the same")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  check->add_option("--cluster", flags->cluster,
+                    "catalogue name or TOML file, for memory and speed");
   check->add_flag("--json", flags->json, "print the result as JSON");
   check->callback([flags, &chosen] { chosen = [flags] { return run_check(*flags); }; });
 }

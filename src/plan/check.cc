@@ -5,9 +5,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "plan/check_memory.h"
+#include "plan/check_proposal.h"
+#include "plan/check_serving.h"
 #include "plan/environment_rules.h"
+#include "plan/readers/deepspeed.h"
 #include "plan/readers/launch.h"
 #include "plan/readers/megatron.h"
+#include "plan/readers/mindformers.h"
 
 namespace plait {
 namespace {
@@ -22,6 +27,7 @@ void sort_problems(std::vector<CheckProblem>& problems) {
 CheckProblem located(JobProblem problem, const ReadJob& read) {
   CheckProblem found;
   static_cast<JobProblem&>(found) = std::move(problem);
+  found.of_job = true;
   found.where = {read.origin, 0};
   const auto setting = read.settings.find(found.key);
   if (setting != read.settings.end()) {
@@ -33,9 +39,46 @@ CheckProblem located(JobProblem problem, const ReadJob& read) {
   return found;
 }
 
+// Memory of a job without errors, and what to change if it does not work.
+void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
+  std::optional<Cluster> cluster = options.cluster;
+  if (!cluster && read.has_model) {
+    cluster = load_cluster(assumed_cluster(read.job.stack));
+    read.assumptions.push_back(
+        {fmt::format("the chip is not in the file: {} is assumed; give it with --cluster",
+                     cluster->chip.name),
+         {read.origin, 0}});
+  }
+  const bool job_holds = find_job_problems(read.job, read.world_size).empty();
+  if (cluster && read.has_model && job_holds) {
+    report.memory = judge_memory(read.job, cluster->chip);
+  }
+  if (report.ok() || !options.propose) {
+    return;
+  }
+  ProposalRequest request;
+  request.read = &read;
+  request.cluster = cluster ? &*cluster : nullptr;
+  for (const CheckProblem& problem : report.problems) {
+    // Those of the job are what the search repairs.
+    const bool of_job = problem.severity == Severity::kError && problem.of_job;
+    if (problem.severity == Severity::kError && !of_job) {
+      request.fixed.push_back(problem);
+    }
+  }
+  report.proposal = find_proposal(request);
+}
+
 CheckReport check_launch(const Launch& launch, const std::string& origin,
                          const CheckOptions& options, const ShellScript* script) {
-  ReadJob read = read_megatron(launch, origin, options.read);
+  if (launch.kind == ProgramKind::kVllm) {
+    CheckReport report = check_serving(launch, origin, options);
+    sort_problems(report.problems);
+    return report;
+  }
+  ReadJob read = script != nullptr && is_deepspeed_launch(launch)
+                     ? read_deepspeed_launch(launch, *script, options.read)
+                     : read_megatron(launch, origin, options.read);
   if (script != nullptr) {
     read.not_exported = script->variables;
     read.not_evaluated.insert(read.not_evaluated.end(), script->not_evaluated.begin(),
@@ -59,7 +102,6 @@ bool CheckReport::ok() const {
 }
 
 CheckReport check_job(ReadJob read, const CheckOptions& options) {
-  (void)options;
   CheckReport report;
   report.kind = read.kind;
   report.origin = read.origin;
@@ -74,6 +116,7 @@ CheckReport check_job(ReadJob read, const CheckOptions& options) {
     report.problems.push_back(std::move(problem));
   }
   sort_problems(report.problems);
+  judge(report, read, options);
   report.unknown_flags = read.unknown_flags;
   report.assumptions = read.assumptions;
   report.not_evaluated = read.not_evaluated;
@@ -82,6 +125,13 @@ CheckReport check_job(ReadJob read, const CheckOptions& options) {
 
 CheckReport check_text(const std::string& text, const std::string& origin,
                        const CheckOptions& options) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (origin.ends_with(".json") || (first != std::string::npos && text[first] == '{')) {
+    return check_job(read_deepspeed(text, origin, options.read), options);
+  }
+  if (origin.ends_with(".yaml") || origin.ends_with(".yml")) {
+    return check_job(read_mindformers(text, origin, options.read), options);
+  }
   const ShellScript script = read_shell(text, origin, options.read.shell);
   const std::optional<Launch> launch = find_launch(script);
   if (!launch) {

@@ -52,6 +52,7 @@ struct CheckReport {
   std::vector<Note> not_evaluated;
   TrainJob job;
   bool has_model = true;
+  bool serves = false;  // a serving command: `job` holds the degrees and the model alone
   int world_size = 0;
   std::optional<MemoryVerdict> memory;
   std::optional<Proposal> proposal;

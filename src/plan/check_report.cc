@@ -11,6 +11,10 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 std::string job_line(const CheckReport& report) {
   const TrainJob& job = report.job;
+  if (report.serves) {
+    return fmt::format("  {} on {} devices{}{}\n", to_string(job.layout), report.world_size,
+                       job.model_name.empty() ? "" : ", ", job.model_name);
+  }
   std::string text =
       fmt::format("  {} on {} devices, micro-batch {}, global batch {}, {} tokens",
                   to_string(job.layout), report.world_size, job.batch.micro_batch_size,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/readers/megatron_reader.h"
+#include "spec/model_catalog.h"
 
 namespace plait {
 namespace {
@@ -29,8 +30,8 @@ constexpr int64_t kMaxExperts = int64_t{1} << 16;
 }  // namespace
 
 void MegatronReader::use_given_model() {
-  out_.job.model = load_model_config(options_.model);
-  out_.job.model_name = options_.model;
+  out_.job.model = find_model(options_.model);
+  out_.job.model_name = model_title(options_.model);
 }
 
 void MegatronReader::read_model() {
@@ -179,9 +180,7 @@ void MegatronReader::read_variant() {
   model.qkv_bias = biases || flags_.has("add-qkv-bias");
   model.qk_norm =
       any({"qk-layernorm"}) && !any({"multi-latent-attention", "multi-head-latent-attention"});
-  model.family = model.qk_norm                     ? ModelFamily::kQwen3
-                 : model.qkv_bias && !model.o_bias ? ModelFamily::kQwen2
-                                                   : ModelFamily::kLlama;
+  model.family = ModelFamily::kCustom;
   if (model.max_position_embeddings == 0) {
     model.max_position_embeddings = out_.job.batch.seq_len;
     if (model.position == PositionType::kLearned) {
@@ -290,7 +289,7 @@ void MegatronReader::read_vocabulary() {
     return;
   }
   if (!options_.model.empty()) {
-    model.vocab_size = load_model_config(options_.model).vocab_size;
+    model.vocab_size = find_model(options_.model).vocab_size;
     return;
   }
   VocabularyHint hint{.words = "",

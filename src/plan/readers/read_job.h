@@ -23,6 +23,7 @@ struct Setting {
 
 struct CheckProblem : JobProblem {
   SourceLine where;
+  bool of_job = false;  // found in the job, not in how it is written
 };
 
 struct ReadJob {

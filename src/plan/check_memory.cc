@@ -1,0 +1,23 @@
+#include "plan/check_memory.h"
+
+#include <algorithm>
+
+namespace plait {
+
+MemoryVerdict judge_memory(const TrainJob& job, const Chip& chip) {
+  MemoryVerdict verdict;
+  verdict.chip = chip.name;
+  verdict.capacity = chip.memory_bytes.value - chip.reserve_bytes.value;
+  verdict.stages = estimate_job_memory(job, chip);
+  for (const StageMemoryPlan& stage : verdict.stages) {
+    verdict.fit = std::max(verdict.fit, stage.fit);
+  }
+  return verdict;
+}
+
+const char* assumed_cluster(Stack stack) {
+  const bool ascend = stack == Stack::kMindSpeed || stack == Stack::kMindFormers;
+  return ascend ? "910b" : "a100";
+}
+
+}  // namespace plait

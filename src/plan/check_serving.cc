@@ -1,0 +1,270 @@
+#include "plan/check_serving.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "plan/readers/vllm.h"
+#include "spec/model_catalog.h"
+#include "spec/parameter_counts.h"
+#include "spec/parameter_table.h"
+
+namespace plait {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr const char* kHeads = "vLLM vllm/config/model.py, verify_with_parallel_config";
+constexpr const char* kCache = "vLLM vllm/v1/core/kv_cache_utils.py, check_enough_kv_cache_memory";
+// Measured peaks of vLLM's profile run on H100 (llm-d-planner): 4.8 to 5.6 GiB dense, 7.4 with
+// experts, whatever the size; outside of PyTorch 0.13 to 0.55 GiB.
+constexpr double kDensePeak = 5.2 * kGiB;
+constexpr double kMoePeak = 7.4 * kGiB;
+constexpr double kOutside = 0.35 * kGiB;
+
+class ServingChecker {
+ public:
+  ServingChecker(ServeCommand command, const std::string& origin, const CheckOptions& options)
+      : command_(std::move(command)), options_(options) {
+    report_.origin = origin;
+    report_.kind = command_.ascend ? "vllm-ascend command" : "vLLM command";
+    report_.serves = true;
+    report_.world_size =
+        static_cast<int>(std::min<int64_t>(command_.tp * command_.pp * command_.dp, kMaxRanks));
+    report_.unknown_flags = command_.flags.unknown();
+    report_.assumptions = command_.flags.notes();
+  }
+
+  CheckReport run();
+
+ private:
+  void find_shape();
+  void check_heads();
+  void check_numbers();
+  void check_length();
+  void check_memory();
+  void add(Severity severity, const char* flag, std::string value, std::string rule,
+           std::string suggestion, const char* source);
+  void say(std::string text) { report_.serving.push_back({std::move(text), {report_.origin, 0}}); }
+  void assume(std::string text) {
+    report_.assumptions.push_back({std::move(text), {report_.origin, 0}});
+  }
+
+  ServeCommand command_;
+  const CheckOptions& options_;
+  CheckReport report_;
+  ModelConfig model_;
+  int64_t length_ = 0;
+};
+
+void ServingChecker::add(Severity severity, const char* flag, std::string value, std::string rule,
+                         std::string suggestion, const char* source) {
+  CheckProblem problem;
+  problem.key = std::string("--") + flag;
+  problem.value = std::move(value);
+  problem.rule = std::move(rule);
+  problem.suggestion = std::move(suggestion);
+  problem.severity = severity;
+  problem.source = source;
+  problem.where = command_.flags.where(flag);
+  report_.problems.push_back(std::move(problem));
+}
+
+void ServingChecker::find_shape() {
+  const std::string name = options_.read.model.empty() ? command_.model : options_.read.model;
+  const std::vector<std::string> names = model_names();
+  const auto base = [](const std::string& text) {
+    const size_t slash = text.rfind('/');
+    return slash == std::string::npos ? text : text.substr(slash + 1);
+  };
+  const bool known = !options_.read.model.empty() || std::filesystem::exists(name) ||
+                     std::any_of(names.begin(), names.end(), [&](const std::string& one) {
+                       return base(name).starts_with(one);
+                     });
+  report_.has_model = known;
+  if (!known) {
+    assume(
+        fmt::format("the shape of '{}' is not known here: heads and memory are not checked; "
+                    "give it with --model",
+                    name.substr(0, 80)));
+    return;
+  }
+  // "Qwen3-8B-w8a8" has the shape of Qwen3-8B: the longest name that fits.
+  std::string best = name;
+  if (options_.read.model.empty() && !std::filesystem::exists(name)) {
+    best.clear();
+    for (const std::string& one : names) {
+      if (base(name).starts_with(one) && one.size() > best.size()) {
+        best = one;
+      }
+    }
+  }
+  model_ = find_model(best);
+  report_.job.model = model_;
+  report_.job.model_name = model_title(best);
+  if (command_.quantization.empty() && base(name).size() > best.size()) {
+    const std::string rest = base(name).substr(std::min(base(name).size(), best.size()));
+    if (rest.find("w8a8") != std::string::npos || rest.find("FP8") != std::string::npos ||
+        rest.find("W8A8") != std::string::npos || rest.find("Int8") != std::string::npos) {
+      command_.quantization = "fp8";
+      assume(fmt::format("'{}' holds weights of 8 bits by its name", base(name)));
+    }
+  }
+}
+
+void ServingChecker::check_heads() {
+  const int64_t tp = command_.tp;
+  if (model_.num_heads % tp != 0) {
+    add(Severity::kError, "tensor-parallel-size", std::to_string(tp),
+        fmt::format("must divide the {} attention heads", model_.num_heads),
+        fmt::format("--tensor-parallel-size {}", std::gcd(model_.num_heads, tp)), kHeads);
+  } else if (model_.mla.kv_lora_rank == 0 && model_.num_kv_heads % tp != 0) {
+    if (tp % model_.num_kv_heads == 0) {
+      say(
+          fmt::format("kv heads: {} for tp = {}: each is held {} times, the cache per rank no "
+                      "longer shrinks",
+                      model_.num_kv_heads, tp, tp / model_.num_kv_heads));
+    } else {
+      add(Severity::kError, "tensor-parallel-size", std::to_string(tp),
+          fmt::format("must divide the {} kv heads, or be a multiple of them", model_.num_kv_heads),
+          fmt::format("--tensor-parallel-size {}", std::gcd(model_.num_kv_heads, tp)), kHeads);
+    }
+  }
+  if (command_.pp > model_.num_layers) {
+    add(Severity::kError, "pipeline-parallel-size", std::to_string(command_.pp),
+        fmt::format("must be at most the {} layers", model_.num_layers),
+        fmt::format("--pipeline-parallel-size {}", 1), kHeads);
+  }
+  if (command_.expert_parallel && model_.moe.num_experts == 0) {
+    add(Severity::kWarning, "enable-expert-parallel", "on", "the model has no experts",
+        "leave it out", kHeads);
+  }
+  if (model_.ffn_hidden_size % tp != 0 && model_.moe.num_experts == 0) {
+    add(Severity::kError, "tensor-parallel-size", std::to_string(tp),
+        fmt::format("must divide the MLP's {} columns", model_.ffn_hidden_size),
+        fmt::format("--tensor-parallel-size {}", std::gcd(model_.ffn_hidden_size, tp)), kHeads);
+  }
+}
+
+void ServingChecker::check_numbers() {
+  const double share = command_.gpu_memory_utilization;
+  if (!(share > 0 && share <= 1)) {
+    add(Severity::kError, "gpu-memory-utilization", fmt::format("{}", share),
+        "must be above 0 and at most 1", "--gpu-memory-utilization 0.9",
+        "vLLM vllm/config/cache.py");
+    command_.gpu_memory_utilization = 0.9;
+  } else if (share > 0.97) {
+    add(Severity::kWarning, "gpu-memory-utilization", fmt::format("{}", share),
+        "leaves nothing for what lies outside of vLLM's pool", "--gpu-memory-utilization 0.92",
+        "vLLM documentation");
+  }
+  const int64_t batched = command_.max_num_batched_tokens;
+  if (batched > 0 && batched < command_.max_num_seqs) {
+    add(Severity::kError, "max-num-batched-tokens", std::to_string(batched),
+        fmt::format("must be at least --max-num-seqs = {}", command_.max_num_seqs),
+        fmt::format("--max-num-batched-tokens {}", command_.max_num_seqs),
+        "vLLM vllm/config/scheduler.py");
+  }
+  if (batched > 0 && command_.chunked_prefill_off && command_.max_model_len > batched) {
+    add(Severity::kError, "max-num-batched-tokens", std::to_string(batched),
+        fmt::format("must be at least --max-model-len = {} without chunked prefill",
+                    command_.max_model_len),
+        fmt::format("--max-num-batched-tokens {}", command_.max_model_len),
+        "vLLM vllm/config/scheduler.py");
+  }
+}
+
+void ServingChecker::check_length() {
+  length_ = command_.max_model_len;
+  const int64_t most = model_.max_position_embeddings;
+  if (length_ == 0) {
+    length_ = most > 0 ? most : 4096;
+    say(fmt::format("length: --max-model-len is not given: the model's {} tokens", length_));
+  } else if (most > 0 && length_ > most) {
+    add(Severity::kError, "max-model-len", std::to_string(length_),
+        fmt::format("must be at most the model's max_position_embeddings = {}", most),
+        fmt::format("--max-model-len {}, or a RoPE scaling that the model supports", most),
+        "vLLM vllm/config/model.py, _get_and_verify_max_len");
+  }
+}
+
+void ServingChecker::check_memory() {
+  const Cluster cluster =
+      options_.cluster ? *options_.cluster : load_cluster(command_.ascend ? "910b" : "a100");
+  if (!options_.cluster) {
+    assume(fmt::format("the chip is not in the command: {} is assumed; give it with --cluster",
+                       cluster.chip.name));
+  }
+  const auto parameters = static_cast<double>(
+      count_parameters(make_parameter_table(model_, {.tp = 1, .vocab_multiple = 1})));
+  const auto ranks = static_cast<double>(command_.tp * command_.pp);
+  const double weights = parameters * command_.weight_bytes() / ranks;
+  const double peak = model_.moe.num_experts > 0 ? kMoePeak : kDensePeak;
+  const double pool = cluster.chip.memory_bytes.value * command_.gpu_memory_utilization;
+  const double cache = pool - weights - peak - kOutside;
+  const double per_token =
+      kv_bytes_per_token(model_, command_.tp, command_.pp, command_.kv_bytes());
+  const int64_t block = command_.ascend ? 128 : 16;
+  say(fmt::format("weights: {:.2f} GiB on each of {} devices ({:.2f}e9 parameters)", weights / kGiB,
+                  ranks, parameters / 1e9));
+  say(fmt::format(
+      "KV cache: {:.0f} bytes a token on a device; {:.2f} GiB are left for it of {:.2f} "
+      "(activations about {:.1f} GiB)",
+      per_token, std::max(cache, 0.0) / kGiB, pool / kGiB, peak / kGiB));
+  if (weights > pool) {
+    add(Severity::kError, "tensor-parallel-size", std::to_string(command_.tp),
+        fmt::format("the weights need {:.2f} GiB a device, {:.2f} GiB are usable", weights / kGiB,
+                    pool / kGiB),
+        fmt::format("--tensor-parallel-size {}, or quantised weights", command_.tp * 2), kCache);
+    return;
+  }
+  const int64_t tokens = cache > 0 ? static_cast<int64_t>(cache / per_token) / block * block : 0;
+  if (tokens < length_) {
+    add(Severity::kError, "max-model-len", std::to_string(length_),
+        fmt::format("one sequence of that length needs {:.2f} GiB of KV cache, {:.2f} GiB are left",
+                    per_token * static_cast<double>(length_) / kGiB, std::max(cache, 0.0) / kGiB),
+        tokens > 0 ? fmt::format("--max-model-len {}, or a larger tp", tokens)
+                   : std::string("a larger tp, or quantised weights"),
+        kCache);
+    return;
+  }
+  say(fmt::format("sequences: {} of {} tokens fit at the same time (--max-num-seqs {})",
+                  tokens / length_, length_, command_.max_num_seqs));
+}
+
+CheckReport ServingChecker::run() {
+  report_.job.layout.tp = static_cast<int>(command_.tp);
+  report_.job.layout.pp = static_cast<int>(command_.pp);
+  report_.job.layout.dp = static_cast<int>(command_.dp);
+  find_shape();
+  check_numbers();
+  if (report_.has_model) {
+    check_heads();
+    check_length();
+    if (report_.num_errors() == 0) {
+      check_memory();
+    }
+  }
+  return std::move(report_);
+}
+
+}  // namespace
+
+double kv_bytes_per_token(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes) {
+  // The fullest stage: vLLM gives the layers that are left over to single stages.
+  const auto layers = static_cast<double>((model.num_layers + pp - 1) / pp);
+  if (model.mla.kv_lora_rank > 0) {
+    return layers * static_cast<double>(model.mla.kv_lora_rank + model.mla.rope_head_dim) *
+           element_bytes;
+  }
+  const auto heads = static_cast<double>(std::max<int64_t>(model.num_kv_heads / tp, 1));
+  return layers * 2 * heads * static_cast<double>(model.head_dim) * element_bytes;
+}
+
+CheckReport check_serving(const Launch& launch, const std::string& origin,
+                          const CheckOptions& options) {
+  return ServingChecker(read_vllm(launch, origin), origin, options).run();
+}
+
+}  // namespace plait

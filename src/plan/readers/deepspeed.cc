@@ -1,0 +1,471 @@
+#include "plan/readers/deepspeed.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json_full.h"
+#include "base/suggest.h"
+#include "plan/readers/deepspeed_reader.h"
+#include "spec/model_catalog.h"
+
+namespace plait {
+namespace {
+
+constexpr const char* kConfigDocs = "DeepSpeed docs/_pages/config-json.md";
+constexpr const char* kBatchCode = "DeepSpeed deepspeed/runtime/config.py, _batch_assertion";
+constexpr int64_t kMaxBatch = int64_t{1} << 31;
+
+constexpr std::string_view kTopKeys[] = {"train_batch_size",
+                                         "train_micro_batch_size_per_gpu",
+                                         "gradient_accumulation_steps",
+                                         "optimizer",
+                                         "scheduler",
+                                         "communication_data_type",
+                                         "prescale_gradients",
+                                         "gradient_predivide_factor",
+                                         "sparse_gradients",
+                                         "fp16",
+                                         "bf16",
+                                         "amp",
+                                         "gradient_clipping",
+                                         "zero_optimization",
+                                         "zero_allow_untested_optimizer",
+                                         "zero_force_ds_cpu_optimizer",
+                                         "steps_per_print",
+                                         "wall_clock_breakdown",
+                                         "dump_state",
+                                         "flops_profiler",
+                                         "activation_checkpointing",
+                                         "sparse_attention",
+                                         "aio",
+                                         "autotuning",
+                                         "tensorboard",
+                                         "wandb",
+                                         "csv_monitor",
+                                         "comet",
+                                         "elasticity",
+                                         "data_efficiency",
+                                         "curriculum_learning",
+                                         "compression_training",
+                                         "checkpoint",
+                                         "data_types",
+                                         "hybrid_engine",
+                                         "comms_logger",
+                                         "memory_breakdown",
+                                         "pipeline",
+                                         "seed",
+                                         "eigenvalue",
+                                         "quantize_training",
+                                         "disable_allgather",
+                                         "tensor_parallel",
+                                         "sequence_parallel_size",
+                                         "compile",
+                                         "torch_autocast",
+                                         "nebula",
+                                         "monitor_config",
+                                         "load_universal_checkpoint",
+                                         "use_data_before_expert_parallelism",
+                                         "gradient_allreduce_precision",
+                                         "inference",
+                                         "zero_quantized_weights",
+                                         "timers",
+                                         "data_parallel_size",
+                                         "graph_harvesting",
+                                         "dataloader_drop_last",
+                                         "progressive_layer_drop"};
+
+constexpr std::string_view kZeroKeys[] = {"stage",
+                                          "allgather_partitions",
+                                          "allgather_bucket_size",
+                                          "overlap_comm",
+                                          "reduce_scatter",
+                                          "reduce_bucket_size",
+                                          "contiguous_gradients",
+                                          "grad_hooks",
+                                          "round_robin_gradients",
+                                          "offload_param",
+                                          "offload_optimizer",
+                                          "cpu_offload",
+                                          "cpu_offload_params",
+                                          "cpu_offload_use_pin_memory",
+                                          "sub_group_size",
+                                          "stage3_max_live_parameters",
+                                          "stage3_max_reuse_distance",
+                                          "stage3_prefetch_bucket_size",
+                                          "stage3_param_persistence_threshold",
+                                          "stage3_model_persistence_threshold",
+                                          "stage3_gather_16bit_weights_on_model_save",
+                                          "stage3_gather_fp16_weights_on_model_save",
+                                          "stage3_use_all_reduce_for_fetch_params",
+                                          "stage3_module_granularity_threshold",
+                                          "ignore_unused_parameters",
+                                          "legacy_stage1",
+                                          "load_from_fp32_weights",
+                                          "elastic_checkpoint",
+                                          "zero_hpz_partition_size",
+                                          "zero_quantized_weights",
+                                          "zero_quantized_nontrainable_weights",
+                                          "zero_quantized_gradients",
+                                          "mics_shard_size",
+                                          "mics_hierarchical_params_gather",
+                                          "memory_efficient_linear",
+                                          "pipeline_loading_checkpoint",
+                                          "override_module_apply",
+                                          "use_multi_rank_bucket_allreduce",
+                                          "log_trace_cache_warnings",
+                                          "zeropp_loco_param",
+                                          "use_all_reduce_for_fetch_params",
+                                          "param_persistence_threshold"};
+
+void list_unknown(const Json& object, std::string_view prefix, const std::string_view* begin,
+                  const std::string_view* end, DeepSpeedReader& reader) {
+  const std::vector<std::string> known(begin, end);
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      const std::string path = std::string(prefix) + key;
+      reader.unknown(path, nearest_name(key, known));
+    }
+  }
+}
+
+bool is_space_or_colon(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ':';
+}
+
+}  // namespace
+
+int json_key_line(const std::string& text, const std::string& path) {
+  size_t at = 0;
+  size_t begin = 0;
+  size_t found = std::string::npos;
+  while (begin <= path.size()) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string quoted = "\"" + path.substr(begin, end - begin) + "\"";
+    while (true) {
+      found = text.find(quoted, at);
+      if (found == std::string::npos) {
+        return 0;
+      }
+      at = found + quoted.size();
+      if (at < text.size() && is_space_or_colon(text[at])) {
+        break;
+      }
+    }
+    begin = end + 1;
+  }
+  return 1 + static_cast<int>(
+                 std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(found), '\n'));
+}
+
+DeepSpeedReader::DeepSpeedReader(const std::string& text, std::string origin,
+                                 const ReadOptions& options, int first_line)
+    : text_(text), options_(options), first_line_(first_line) {
+  out_.origin = std::move(origin);
+  out_.kind = "DeepSpeed configuration";
+  out_.job.stack = Stack::kDeepSpeed;
+}
+
+SourceLine DeepSpeedReader::where(const std::string& path) const {
+  const int line = json_key_line(text_, path);
+  return {out_.origin, line > 0 ? line + first_line_ - 1 : 0};
+}
+
+void DeepSpeedReader::unknown(const std::string& path, const std::string& nearest) {
+  constexpr size_t kMaxUnknown = 100;
+  if (out_.unknown_flags.size() < kMaxUnknown) {
+    out_.unknown_flags.push_back({path.substr(0, 80), nearest, where(path)});
+  }
+}
+
+void DeepSpeedReader::problem(const std::string& path, std::string value, std::string rule,
+                              std::string suggestion, const char* source) {
+  CheckProblem found;
+  found.key = path;
+  found.value = std::move(value);
+  found.rule = std::move(rule);
+  found.suggestion = std::move(suggestion);
+  found.source = source;
+  found.where = where(path);
+  out_.problems.push_back(std::move(found));
+}
+
+void DeepSpeedReader::mark(const char* key, const std::string& path, const std::string& value) {
+  out_.settings[key] = {path, value, where(path)};
+}
+
+// Absent: no key, or "auto" (HF's Trainer fills it in).
+std::optional<int64_t> DeepSpeedReader::size(const Json& object, const char* key,
+                                             const std::string& path, int64_t least) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) {
+    return std::nullopt;
+  }
+  if (found->is_string() && found->get<std::string>() == "auto") {
+    autos_.push_back(path);
+    return std::nullopt;
+  }
+  const bool integral = found->is_number_integer();
+  const int64_t value = integral && !(found->is_number_unsigned() &&
+                                      found->get<uint64_t>() > static_cast<uint64_t>(kMaxBatch))
+                            ? found->get<int64_t>()
+                            : -1;
+  if (!integral || value < least || value > kMaxBatch) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: {} is {}, but must be a whole number of {} to {}, or \"auto\"",
+                where(path).text(), path, found->dump().substr(0, 40), least, kMaxBatch);
+  }
+  return value;
+}
+
+bool DeepSpeedReader::enabled(const Json& root, const char* key) {
+  const auto found = root.find(key);
+  if (found == root.end() || !found->is_object()) {
+    return false;
+  }
+  const auto flag = found->find("enabled");
+  if (flag != found->end() && flag->is_string()) {
+    autos_.push_back(std::string(key) + ".enabled");
+    return false;
+  }
+  return flag == found->end() || (flag->is_boolean() && flag->get<bool>());
+}
+
+void DeepSpeedReader::read_zero(const Json& root) {
+  const auto zero = root.find("zero_optimization");
+  if (zero == root.end()) {
+    return;
+  }
+  TrainJob& job = out_.job;
+  if (zero->is_boolean()) {
+    job.layout.zero = zero->get<bool>() ? 1 : 0;
+    return;
+  }
+  if (!zero->is_object()) {
+    throw_error(ErrorCode::kInvalidArgument, "{}: zero_optimization must be an object",
+                where("zero_optimization").text());
+  }
+  list_unknown(*zero, "zero_optimization.", std::begin(kZeroKeys), std::end(kZeroKeys), *this);
+  const int64_t stage = size(*zero, "stage", "zero_optimization.stage", 0).value_or(0);
+  if (stage > 3) {
+    problem("zero_optimization.stage", std::to_string(stage), "must be 0, 1, 2 or 3", "3",
+            kConfigDocs);
+  }
+  job.layout.zero = static_cast<int>(std::min<int64_t>(stage, 3));
+  mark("zero", "zero_optimization.stage", std::to_string(stage));
+  const auto device = [&](const char* key) -> std::string {
+    const auto section = zero->find(key);
+    if (section == zero->end() || !section->is_object()) {
+      return "";
+    }
+    const auto value = section->find("device");
+    return value != section->end() && value->is_string() ? value->get<std::string>() : "";
+  };
+  const std::string optimizer = device("offload_optimizer");
+  const std::string parameters = device("offload_param");
+  const auto old = zero->find("cpu_offload");
+  const bool old_offload = old != zero->end() && old->is_boolean() && old->get<bool>();
+  job.offload_optimizer = optimizer == "cpu" || optimizer == "nvme" || old_offload;
+  if (job.offload_optimizer) {
+    mark("offload", "zero_optimization.offload_optimizer", optimizer);
+    if (stage < 1) {
+      problem("zero_optimization.offload_optimizer", optimizer, "needs ZeRO stage 1, 2 or 3",
+              "zero_optimization.stage = 2", kConfigDocs);
+    }
+  }
+  if (parameters == "cpu" || parameters == "nvme") {
+    if (stage != 3) {
+      problem("zero_optimization.offload_param", parameters, "needs ZeRO stage 3",
+              "zero_optimization.stage = 3, or leave it out", kConfigDocs);
+    } else {
+      out_.assumptions.push_back(
+          {"weights that are offloaded are counted on the device: the estimate is too high by "
+           "them",
+           where("zero_optimization.offload_param")});
+    }
+  }
+}
+
+void DeepSpeedReader::read_precision(const Json& root) {
+  TrainJob& job = out_.job;
+  const bool fp16 = enabled(root, "fp16");
+  const bool bf16 = enabled(root, "bf16");
+  if (fp16 && bf16) {
+    problem("bf16.enabled", "true", "fp16 and bf16 cannot both be enabled",
+            "fp16.enabled = false, or bf16.enabled = false",
+            "DeepSpeed deepspeed/runtime/config.py, _do_sanity_check");
+  }
+  job.dtype = bf16 ? DType::kBF16 : fp16 ? DType::kF16 : DType::kF32;
+  const bool automatic = std::find(autos_.begin(), autos_.end(), "bf16.enabled") != autos_.end() ||
+                         std::find(autos_.begin(), autos_.end(), "fp16.enabled") != autos_.end();
+  if (!fp16 && !bf16 && automatic) {
+    job.dtype = DType::kBF16;
+    out_.assumptions.push_back({"the precision is \"auto\": bf16 is assumed", where("bf16")});
+  }
+  const auto checkpointing = root.find("activation_checkpointing");
+  if (checkpointing != root.end() && checkpointing->is_object()) {
+    job.layout.recompute = Recompute::kFull;
+    mark("recompute", "activation_checkpointing", "");
+    out_.assumptions.push_back(
+        {"activation_checkpointing is set: every layer is taken to recompute",
+         where("activation_checkpointing")});
+  }
+}
+
+void DeepSpeedReader::read_batch(const Json& root) {
+  batch_ = size(root, "train_batch_size", "train_batch_size");
+  micro_ = size(root, "train_micro_batch_size_per_gpu", "train_micro_batch_size_per_gpu");
+  steps_ = size(root, "gradient_accumulation_steps", "gradient_accumulation_steps");
+  mark("global_batch_size", "train_batch_size", batch_ ? std::to_string(*batch_) : "");
+  mark("micro_batch_size", "train_micro_batch_size_per_gpu", micro_ ? std::to_string(*micro_) : "");
+}
+
+void DeepSpeedReader::settle_world() {
+  TrainJob& job = out_.job;
+  const int64_t model_parallel = static_cast<int64_t>(job.layout.tp) * job.layout.cp;
+  int64_t world = options_.devices > 0 ? options_.devices : launched_;
+  if (world == 0 && batch_ && micro_ && steps_) {
+    const int64_t rows = *micro_ * *steps_;
+    if (rows <= kMaxBatch && *batch_ % rows == 0 && *batch_ / rows * model_parallel <= kMaxRanks) {
+      world = *batch_ / rows * model_parallel;
+      out_.assumptions.push_back(
+          {fmt::format("train_batch_size / (micro batch * accumulation) means {} devices", world),
+           where("train_batch_size")});
+    }
+  }
+  if (world == 0) {
+    world = 1;
+    out_.assumptions.push_back(
+        {"the number of devices is not in the file: 1 is assumed; give it with --devices N",
+         {out_.origin, 0}});
+  }
+  out_.world_size = static_cast<int>(std::min<int64_t>(world, kMaxRanks));
+  job.layout.dp = static_cast<int>(std::max<int64_t>(out_.world_size / model_parallel, 1));
+}
+
+// train_batch = micro * accumulation * dp; two of the three give the third.
+void DeepSpeedReader::settle_batch() {
+  BatchConfig& batch = out_.job.batch;
+  const int64_t dp = out_.job.layout.dp;
+  if (!micro_ && options_.micro_batch_size > 0) {
+    micro_ = options_.micro_batch_size;
+  } else if (!micro_ && launch_micro_ > 0) {
+    micro_ = launch_micro_;
+  }
+  if (batch_ && !micro_ && steps_ && *batch_ % (*steps_ * dp) == 0) {
+    micro_ = *batch_ / (*steps_ * dp);
+  } else if (batch_ && !micro_ && !steps_ && *batch_ % dp == 0) {
+    micro_ = *batch_ / dp;
+  } else if (!batch_ && !micro_) {
+    out_.assumptions.push_back(
+        {"the micro-batch is not in the file: 1 is assumed", {out_.origin, 0}});
+  }
+  batch.micro_batch_size = micro_.value_or(1);
+  const int64_t unit = std::min(batch.micro_batch_size * dp, kMaxBatch);
+  const int64_t steps = steps_.value_or(batch_ ? std::max<int64_t>(*batch_ / unit, 1) : 1);
+  const int64_t product = std::min<int64_t>(unit, kMaxBatch) * std::min<int64_t>(steps, kMaxBatch);
+  batch.global_batch_size = std::min(batch_.value_or(product), kMaxBatch);
+  if (!batch_ || product == *batch_) {
+    return;
+  }
+  const int64_t below = std::max<int64_t>(*batch_ / unit, 1) * unit;
+  std::string other;
+  for (int64_t ranks = dp + 1; ranks <= 2 * dp && other.empty(); ++ranks) {
+    if (*batch_ % (batch.micro_batch_size * ranks) == 0) {
+      other = fmt::format(", or {} ranks", ranks);
+    }
+  }
+  problem("train_batch_size", std::to_string(*batch_),
+          fmt::format("must equal micro batch * accumulation * ranks = {} * {} * {} = {}",
+                      batch.micro_batch_size, steps, dp, product),
+          steps_ ? fmt::format("train_batch_size = {}", product)
+                 : fmt::format("train_batch_size = {} or {}{}", below, below + unit, other),
+          kBatchCode);
+  // What is left is judged with a batch that works.
+  batch.global_batch_size = std::min(product, kMaxBatch);
+}
+
+void DeepSpeedReader::settle_model() {
+  TrainJob& job = out_.job;
+  const std::string model = options_.model.empty() ? model_ : options_.model;
+  if (!model.empty()) {
+    job.model = find_model(model);
+    job.model_name = model_title(model);
+  } else {
+    out_.has_model = false;
+    out_.assumptions.push_back(
+        {"the model is not in the file: memory is not judged; give it with --model",
+         {out_.origin, 0}});
+    job.model.vocab_size = job.model.ffn_hidden_size = job.layout.tp;
+    job.model.num_layers = 1;
+    job.model.num_heads = job.model.num_kv_heads =
+        static_cast<int64_t>(job.layout.tp) * job.layout.cp;
+    job.model.head_dim = 2;
+    job.model.hidden_size = 2 * job.model.num_heads;
+    job.model.family = ModelFamily::kCustom;
+  }
+  job.vocab_multiple = 1;
+  job.batch.seq_len = options_.seq_len > 0 ? options_.seq_len : seq_;
+  if (job.batch.seq_len == 0) {
+    const int64_t most = job.model.max_position_embeddings;
+    job.batch.seq_len = most > 0 ? std::min<int64_t>(4096, most) : 4096;
+    if (out_.has_model) {
+      out_.assumptions.push_back({fmt::format("the sequence is not in the file: {} tokens are "
+                                              "assumed; give them with --seq",
+                                              job.batch.seq_len),
+                                  {out_.origin, 0}});
+    }
+  }
+  // HF models do not insist on their trained length.
+  job.model.max_position_embeddings =
+      std::max(job.model.max_position_embeddings, job.batch.seq_len);
+}
+
+void DeepSpeedReader::read_config() {
+  Json root = parse_json(text_, out_.origin);
+  if (!root.is_object()) {
+    throw_error(ErrorCode::kInvalidArgument, "{}: a DeepSpeed configuration is a JSON object",
+                out_.origin);
+  }
+  list_unknown(root, "", std::begin(kTopKeys), std::end(kTopKeys), *this);
+  read_batch(root);
+  read_zero(root);
+  read_precision(root);
+  if (const auto tensor = root.find("tensor_parallel");
+      tensor != root.end() && tensor->is_object()) {
+    const int64_t tp = size(*tensor, "autotp_size", "tensor_parallel.autotp_size").value_or(1);
+    out_.job.layout.tp = static_cast<int>(std::min<int64_t>(tp, kMaxRanks));
+    mark("tp", "tensor_parallel.autotp_size", std::to_string(tp));
+  }
+  const int64_t ulysses =
+      size(root, "sequence_parallel_size", "sequence_parallel_size").value_or(1);
+  out_.job.layout.cp = static_cast<int>(std::min<int64_t>(ulysses, 1024));
+  out_.job.cp_algorithm = CpAlgorithm::kUlysses;
+  mark("cp", "sequence_parallel_size", std::to_string(ulysses));
+  if (const auto types = root.find("data_types"); types != root.end() && types->is_object()) {
+    const auto grads = types->find("grad_accum_dtype");
+    if (grads != types->end() && grads->is_string() && grads->get<std::string>() == "fp32") {
+      out_.job.grad_bytes = 4;
+    }
+  }
+}
+
+ReadJob DeepSpeedReader::read() {
+  read_config();
+  settle_world();
+  settle_batch();
+  settle_model();
+  for (const std::string& path : autos_) {
+    out_.not_evaluated.push_back({path + " is \"auto\": the program decides", where(path)});
+  }
+  return std::move(out_);
+}
+
+ReadJob read_deepspeed(const std::string& text, const std::string& origin,
+                       const ReadOptions& options) {
+  return DeepSpeedReader(text, origin, options, 1).read();
+}
+
+}  // namespace plait

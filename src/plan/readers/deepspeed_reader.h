@@ -1,0 +1,58 @@
+// Parts of the reader of DeepSpeed configurations. Internal to readers/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "plan/readers/read_job.h"
+
+namespace plait {
+
+class DeepSpeedReader {
+ public:
+  // `first_line` is that of the text in its file (a here-document does not begin at 1).
+  DeepSpeedReader(const std::string& text, std::string origin, const ReadOptions& options,
+                  int first_line);
+
+  ReadJob read();
+
+  // What a launch knows beside the configuration.
+  void set_launched(int64_t world) { launched_ = world; }
+  void set_model(std::string model) { model_ = std::move(model); }
+  void set_sequence(int64_t tokens) { seq_ = tokens; }
+  void set_micro_batch(int64_t rows) { launch_micro_ = rows; }
+
+  // An unknown key is listed, with a known one that looks alike.
+  void unknown(const std::string& path, const std::string& nearest);
+
+ private:
+  void read_config();
+  void read_batch(const Json& root);
+  void read_zero(const Json& root);
+  void read_precision(const Json& root);
+  void settle_world();
+  void settle_batch();
+  void settle_model();
+  std::optional<int64_t> size(const Json& object, const char* key, const std::string& path,
+                              int64_t least = 1);
+  bool enabled(const Json& root, const char* key);
+  void mark(const char* key, const std::string& path, const std::string& value);
+  void problem(const std::string& path, std::string value, std::string rule, std::string suggestion,
+               const char* source);
+  SourceLine where(const std::string& path) const;
+
+  std::string text_;
+  const ReadOptions& options_;
+  int first_line_;
+  ReadJob out_;
+  std::optional<int64_t> batch_, micro_, steps_;
+  std::vector<std::string> autos_;
+  int64_t launched_ = 0;
+  int64_t launch_micro_ = 0;
+  std::string model_;
+  int64_t seq_ = 0;
+};
+
+}  // namespace plait
