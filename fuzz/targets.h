@@ -15,14 +15,18 @@ void fuzz_model_config(std::span<const std::byte> input);
 void fuzz_run_file(std::span<const std::byte> input);
 void fuzz_cluster_file(std::span<const std::byte> input);
 
+void fuzz_launch_script(std::span<const std::byte> input);
+void fuzz_deepspeed(std::span<const std::byte> input);
+void fuzz_mindformers(std::span<const std::byte> input);
+
 struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
   void (*run)(std::span<const std::byte> input);
 };
-inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
-                                              {"token_index", fuzz_token_index},
-                                              {"model_config", fuzz_model_config},
-                                              {"run_file", fuzz_run_file},
-                                              {"cluster_file", fuzz_cluster_file}};
+inline constexpr FuzzTarget kFuzzTargets[] = {
+    {"safetensors", fuzz_safetensors},     {"token_index", fuzz_token_index},
+    {"model_config", fuzz_model_config},   {"run_file", fuzz_run_file},
+    {"launch_script", fuzz_launch_script}, {"deepspeed", fuzz_deepspeed},
+    {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file}};
 
 }  // namespace plait

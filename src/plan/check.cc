@@ -1,6 +1,7 @@
 #include "plan/check.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -69,12 +70,35 @@ void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
   report.proposal = find_proposal(request);
 }
 
+// The --config of MindFormers' run_mindformer.py; empty for other programs.
+std::string mindformers_config(const Launch& launch, const std::string& origin) {
+  if (launch.program.find("run_mindformer") == std::string::npos) {
+    return "";
+  }
+  for (size_t i = 0; i + 1 < launch.arguments.size(); ++i) {
+    const ShellWord& value = launch.arguments[i + 1];
+    if (launch.arguments[i].text == "--config" && value.known()) {
+      const std::filesystem::path beside =
+          std::filesystem::path(origin).parent_path() / std::filesystem::path(value.text);
+      return std::filesystem::exists(beside) ? beside.string() : value.text;
+    }
+  }
+  return "";
+}
+
 CheckReport check_launch(const Launch& launch, const std::string& origin,
                          const CheckOptions& options, const ShellScript* script) {
   if (launch.kind == ProgramKind::kVllm) {
     CheckReport report = check_serving(launch, origin, options);
     sort_problems(report.problems);
     return report;
+  }
+  if (const std::string path = mindformers_config(launch, origin); !path.empty()) {
+    ReadOptions given = options.read;
+    given.devices = given.devices > 0 ? given.devices : static_cast<int>(launch.world_size());
+    ReadJob read = read_mindformers(read_file(path), path, given);
+    read.environment = launch.environment;
+    return check_read_job(std::move(read), options);
   }
   ReadJob read = script != nullptr && is_deepspeed_launch(launch)
                      ? read_deepspeed_launch(launch, *script, options.read)
@@ -86,7 +110,7 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
     read.assumptions.insert(read.assumptions.end(), script->assumptions.begin(),
                             script->assumptions.end());
   }
-  return check_job(std::move(read), options);
+  return check_read_job(std::move(read), options);
 }
 
 }  // namespace
@@ -101,7 +125,7 @@ bool CheckReport::ok() const {
   return num_errors() == 0 && (!memory || memory->fit != Fit::kDoesNotFit);
 }
 
-CheckReport check_job(ReadJob read, const CheckOptions& options) {
+CheckReport check_read_job(ReadJob read, const CheckOptions& options) {
   CheckReport report;
   report.kind = read.kind;
   report.origin = read.origin;
@@ -127,10 +151,10 @@ CheckReport check_text(const std::string& text, const std::string& origin,
                        const CheckOptions& options) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (origin.ends_with(".json") || (first != std::string::npos && text[first] == '{')) {
-    return check_job(read_deepspeed(text, origin, options.read), options);
+    return check_read_job(read_deepspeed(text, origin, options.read), options);
   }
   if (origin.ends_with(".yaml") || origin.ends_with(".yml")) {
-    return check_job(read_mindformers(text, origin, options.read), options);
+    return check_read_job(read_mindformers(text, origin, options.read), options);
   }
   const ShellScript script = read_shell(text, origin, options.read.shell);
   const std::optional<Launch> launch = find_launch(script);

@@ -72,6 +72,6 @@ CheckReport check_text(const std::string& text, const std::string& origin,
 CheckReport check_arguments(const std::vector<std::string>& words, const CheckOptions& options);
 
 // Judges what a reader found.
-CheckReport check_job(ReadJob read, const CheckOptions& options);
+CheckReport check_read_job(ReadJob read, const CheckOptions& options);
 
 }  // namespace plait

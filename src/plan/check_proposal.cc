@@ -1,6 +1,7 @@
 #include "plan/check_proposal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -291,6 +292,19 @@ void Search::try_edits(const TrainJob& job, size_t first_group, int left) {
   }
 }
 
+// How far the degrees are from those that were read.
+double distance(const ReadJob& read, const TrainJob& job) {
+  const Layout &a = read.job.layout, &b = job.layout;
+  const std::pair<double, double> values[] = {
+      {a.tp, b.tp}, {a.pp, b.pp},   {a.cp, b.cp},
+      {a.ep, b.ep}, {a.vpp, b.vpp}, {read.job.batch.micro_batch_size, job.batch.micro_batch_size}};
+  double sum = a.stage_layers == b.stage_layers ? 0 : 0.5;
+  for (const auto& [before, after] : values) {
+    sum += std::abs(std::log2(std::max(before, 1.0) / std::max(after, 1.0)));
+  }
+  return sum;
+}
+
 int whole_servers(const Cluster& cluster, int devices) {
   const int per_server = cluster.devices_per_server;
   return devices <= per_server ? devices : (devices + per_server - 1) / per_server * per_server;
@@ -301,8 +315,9 @@ std::optional<Proposal> Search::choose() {
     return std::nullopt;
   }
   // What fits for sure comes before what may; without a time, what is near before what is far.
-  std::stable_sort(found_.begin(), found_.end(),
-                   [](const Found& a, const Found& b) { return a.fit < b.fit; });
+  std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) {
+    return a.fit != b.fit ? a.fit < b.fit : distance(read_, a.job) < distance(read_, b.job);
+  });
   const Fit best_fit = found_.front().fit;
   const bool timed = request_.cluster != nullptr && read_.has_model;
   const Found* best = &found_.front();

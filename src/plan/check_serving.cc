@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "plan/readers/vllm.h"
 #include "spec/model_catalog.h"
-#include "spec/parameter_counts.h"
 #include "spec/parameter_table.h"
 
 namespace plait {
@@ -74,9 +73,17 @@ void ServingChecker::add(Severity severity, const char* flag, std::string value,
 void ServingChecker::find_shape() {
   const std::string name = options_.read.model.empty() ? command_.model : options_.read.model;
   const std::vector<std::string> names = model_names();
+  // Variants have the shape of what they were made from.
   const auto base = [](const std::string& text) {
     const size_t slash = text.rfind('/');
-    return slash == std::string::npos ? text : text.substr(slash + 1);
+    std::string kept = slash == std::string::npos ? text : text.substr(slash + 1);
+    for (const std::string_view variant : {"Coder-", "Math-"}) {
+      const size_t at = kept.find(variant);
+      if (at != std::string::npos) {
+        kept.erase(at, variant.size());
+      }
+    }
+    return kept;
   };
   const bool known = !options_.read.model.empty() || std::filesystem::exists(name) ||
                      std::any_of(names.begin(), names.end(), [&](const std::string& one) {
@@ -204,7 +211,7 @@ void ServingChecker::check_memory() {
   const double pool = cluster.chip.memory_bytes.value * command_.gpu_memory_utilization;
   const double cache = pool - weights - peak - kOutside;
   const double per_token =
-      kv_bytes_per_token(model_, command_.tp, command_.pp, command_.kv_bytes());
+      kv_bytes_on_device(model_, command_.tp, command_.pp, command_.kv_bytes());
   const int64_t block = command_.ascend ? 128 : 16;
   say(fmt::format("weights: {:.2f} GiB on each of {} devices ({:.2f}e9 parameters)", weights / kGiB,
                   ranks, parameters / 1e9));
@@ -251,7 +258,7 @@ CheckReport ServingChecker::run() {
 
 }  // namespace
 
-double kv_bytes_per_token(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes) {
+double kv_bytes_on_device(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes) {
   // The fullest stage: vLLM gives the layers that are left over to single stages.
   const auto layers = static_cast<double>((model.num_layers + pp - 1) / pp);
   if (model.mla.kv_lora_rank > 0) {

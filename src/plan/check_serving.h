@@ -12,6 +12,6 @@ CheckReport check_serving(const Launch& launch, const std::string& origin,
                           const CheckOptions& options);
 
 // Bytes of KV cache per token on one rank.
-double kv_bytes_per_token(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes);
+double kv_bytes_on_device(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes);
 
 }  // namespace plait

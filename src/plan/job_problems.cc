@@ -90,6 +90,7 @@ class Inspector {
 
   void check_model();
   void check_common();
+  std::string batch_suggestion(const std::string& otherwise) const;
   void check_world();
   void check_expert_grid();
   void check_kv_heads();
@@ -144,6 +145,29 @@ void Inspector::check_model() {
   }
 }
 
+// The multiples around, and another number of replicas that divides the batch.
+std::string Inspector::batch_suggestion(const std::string& otherwise) const {
+  const int64_t batch = job_.batch.global_batch_size;
+  const int64_t unit = job_.batch.micro_batch_size * layout_.dp;
+  const int64_t group = layout_.schedule == ScheduleKind::kInterleaved ? layout_.pp : 1;
+  if (unit > (int64_t{1} << 31) || batch % unit == 0) {
+    return otherwise;
+  }
+  const int64_t step = unit * group;
+  std::string text;
+  if (batch / step > 0) {
+    text = fmt::format("global_batch_size={}, or ", batch / step * step);
+  }
+  text += fmt::format("global_batch_size={}", (batch / step + 1) * step);
+  for (int64_t dp = layout_.dp + 1; dp <= 2 * static_cast<int64_t>(layout_.dp); ++dp) {
+    if (batch % (job_.batch.micro_batch_size * dp * group) == 0) {
+      return text +
+             fmt::format(", or dp={} ({} ranks)", dp, dp * layout_.tp * layout_.pp * layout_.cp);
+    }
+  }
+  return text;
+}
+
 void Inspector::check_common() {
   const RunShape run = {.model = model_,
                         .layout = layout_,
@@ -155,6 +179,9 @@ void Inspector::check_common() {
     JobProblem found;
     static_cast<Problem&>(found) = std::move(problem);
     found.source = source_of(found.key);
+    if (found.key == "global_batch_size") {
+      found.suggestion = batch_suggestion(found.suggestion);
+    }
     problems_.push_back(std::move(found));
   }
 }

@@ -227,6 +227,7 @@ StageMemoryPlan plan_stage_memory(const TrainJob& job, const MemoryCosts& costs,
     b.transient += 2 * static_cast<double>(dtype_size(job.dtype)) *
                    (p.total() / std::max(1.0, activations.layers));
   }
+  b.transient += static_cast<double>(job.bucket_bytes);
   b.comm = comm_bytes(job);
   // Moments appear at the end of the first step, with a temporary of the largest parameter.
   const double later = late_state_share(job) * b.optimizer;

@@ -57,6 +57,7 @@ const std::vector<VendorRow>& vendor_table() {
       {"hccl/", {"src/comm/hccl/"}},
       {"boost/", {"src/serve/", "tests/serve/"}},
       {"CLI/", {"src/cli/", "tests/cli/"}},
+      {"yaml-cpp/", {"src/plan/readers/"}},
   };
   return table;
 }
@@ -128,6 +129,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/plan/score_memory.cc", "a row that cannot be read is listed, the others are scored"},
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
+      {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
       {"src/train/trainer.cc", "adds the step to the error, then rethrows"},
   };
   return sites;

@@ -9,13 +9,11 @@
 #include "base/json_full.h"
 #include "base/suggest.h"
 #include "plan/readers/deepspeed_reader.h"
-#include "spec/model_catalog.h"
 
 namespace plait {
 namespace {
 
 constexpr const char* kConfigDocs = "DeepSpeed docs/_pages/config-json.md";
-constexpr const char* kBatchCode = "DeepSpeed deepspeed/runtime/config.py, _batch_assertion";
 constexpr int64_t kMaxBatch = int64_t{1} << 31;
 
 constexpr std::string_view kTopKeys[] = {"train_batch_size",
@@ -275,6 +273,7 @@ void DeepSpeedReader::read_zero(const Json& root) {
               "zero_optimization.stage = 2", kConfigDocs);
     }
   }
+  read_buckets(*zero);
   if (parameters == "cpu" || parameters == "nvme") {
     if (stage != 3) {
       problem("zero_optimization.offload_param", parameters, "needs ZeRO stage 3",
@@ -286,6 +285,29 @@ void DeepSpeedReader::read_zero(const Json& root) {
            where("zero_optimization.offload_param")});
     }
   }
+}
+
+// Elements of the buckets. Values such as 5e8 are floating-point numbers in JSON.
+void DeepSpeedReader::read_buckets(const Json& zero) {
+  const auto elements = [&](const char* key, double otherwise) {
+    const auto found = zero.find(key);
+    return found != zero.end() && found->is_number() ? std::clamp(found->get<double>(), 0.0, 1e12)
+                                                     : otherwise;
+  };
+  const auto overlap = zero.find("overlap_comm");
+  const int stage = out_.job.layout.zero;
+  const bool overlaps =
+      overlap != zero.end() && overlap->is_boolean() ? overlap->get<bool>() : stage == 3;
+  const auto automatic = zero.find("reduce_bucket_size");
+  auto_buckets_ = automatic != zero.end() && automatic->is_string();
+  // "overlap_comm uses 4.5x the allgather_bucket_size and reduce_bucket_size values" (HF's guide to
+  // DeepSpeed).
+  bucket_copies_ = overlaps ? 4.5 : 1;
+  reduce_elements_ = stage > 0 ? elements("reduce_bucket_size", 5e8) : 0;
+  gather_elements_ = stage == 1 || stage == 2 ? elements("allgather_bucket_size", 5e8) : 0;
+  live_elements_ = stage == 3 ? elements("stage3_max_live_parameters", 1e9) +
+                                    elements("stage3_prefetch_bucket_size", 5e7)
+                              : 0;
 }
 
 void DeepSpeedReader::read_precision(const Json& root) {
@@ -322,107 +344,6 @@ void DeepSpeedReader::read_batch(const Json& root) {
   mark("micro_batch_size", "train_micro_batch_size_per_gpu", micro_ ? std::to_string(*micro_) : "");
 }
 
-void DeepSpeedReader::settle_world() {
-  TrainJob& job = out_.job;
-  const int64_t model_parallel = static_cast<int64_t>(job.layout.tp) * job.layout.cp;
-  int64_t world = options_.devices > 0 ? options_.devices : launched_;
-  if (world == 0 && batch_ && micro_ && steps_) {
-    const int64_t rows = *micro_ * *steps_;
-    if (rows <= kMaxBatch && *batch_ % rows == 0 && *batch_ / rows * model_parallel <= kMaxRanks) {
-      world = *batch_ / rows * model_parallel;
-      out_.assumptions.push_back(
-          {fmt::format("train_batch_size / (micro batch * accumulation) means {} devices", world),
-           where("train_batch_size")});
-    }
-  }
-  if (world == 0) {
-    world = 1;
-    out_.assumptions.push_back(
-        {"the number of devices is not in the file: 1 is assumed; give it with --devices N",
-         {out_.origin, 0}});
-  }
-  out_.world_size = static_cast<int>(std::min<int64_t>(world, kMaxRanks));
-  job.layout.dp = static_cast<int>(std::max<int64_t>(out_.world_size / model_parallel, 1));
-}
-
-// train_batch = micro * accumulation * dp; two of the three give the third.
-void DeepSpeedReader::settle_batch() {
-  BatchConfig& batch = out_.job.batch;
-  const int64_t dp = out_.job.layout.dp;
-  if (!micro_ && options_.micro_batch_size > 0) {
-    micro_ = options_.micro_batch_size;
-  } else if (!micro_ && launch_micro_ > 0) {
-    micro_ = launch_micro_;
-  }
-  if (batch_ && !micro_ && steps_ && *batch_ % (*steps_ * dp) == 0) {
-    micro_ = *batch_ / (*steps_ * dp);
-  } else if (batch_ && !micro_ && !steps_ && *batch_ % dp == 0) {
-    micro_ = *batch_ / dp;
-  } else if (!batch_ && !micro_) {
-    out_.assumptions.push_back(
-        {"the micro-batch is not in the file: 1 is assumed", {out_.origin, 0}});
-  }
-  batch.micro_batch_size = micro_.value_or(1);
-  const int64_t unit = std::min(batch.micro_batch_size * dp, kMaxBatch);
-  const int64_t steps = steps_.value_or(batch_ ? std::max<int64_t>(*batch_ / unit, 1) : 1);
-  const int64_t product = std::min<int64_t>(unit, kMaxBatch) * std::min<int64_t>(steps, kMaxBatch);
-  batch.global_batch_size = std::min(batch_.value_or(product), kMaxBatch);
-  if (!batch_ || product == *batch_) {
-    return;
-  }
-  const int64_t below = std::max<int64_t>(*batch_ / unit, 1) * unit;
-  std::string other;
-  for (int64_t ranks = dp + 1; ranks <= 2 * dp && other.empty(); ++ranks) {
-    if (*batch_ % (batch.micro_batch_size * ranks) == 0) {
-      other = fmt::format(", or {} ranks", ranks);
-    }
-  }
-  problem("train_batch_size", std::to_string(*batch_),
-          fmt::format("must equal micro batch * accumulation * ranks = {} * {} * {} = {}",
-                      batch.micro_batch_size, steps, dp, product),
-          steps_ ? fmt::format("train_batch_size = {}", product)
-                 : fmt::format("train_batch_size = {} or {}{}", below, below + unit, other),
-          kBatchCode);
-  // What is left is judged with a batch that works.
-  batch.global_batch_size = std::min(product, kMaxBatch);
-}
-
-void DeepSpeedReader::settle_model() {
-  TrainJob& job = out_.job;
-  const std::string model = options_.model.empty() ? model_ : options_.model;
-  if (!model.empty()) {
-    job.model = find_model(model);
-    job.model_name = model_title(model);
-  } else {
-    out_.has_model = false;
-    out_.assumptions.push_back(
-        {"the model is not in the file: memory is not judged; give it with --model",
-         {out_.origin, 0}});
-    job.model.vocab_size = job.model.ffn_hidden_size = job.layout.tp;
-    job.model.num_layers = 1;
-    job.model.num_heads = job.model.num_kv_heads =
-        static_cast<int64_t>(job.layout.tp) * job.layout.cp;
-    job.model.head_dim = 2;
-    job.model.hidden_size = 2 * job.model.num_heads;
-    job.model.family = ModelFamily::kCustom;
-  }
-  job.vocab_multiple = 1;
-  job.batch.seq_len = options_.seq_len > 0 ? options_.seq_len : seq_;
-  if (job.batch.seq_len == 0) {
-    const int64_t most = job.model.max_position_embeddings;
-    job.batch.seq_len = most > 0 ? std::min<int64_t>(4096, most) : 4096;
-    if (out_.has_model) {
-      out_.assumptions.push_back({fmt::format("the sequence is not in the file: {} tokens are "
-                                              "assumed; give them with --seq",
-                                              job.batch.seq_len),
-                                  {out_.origin, 0}});
-    }
-  }
-  // HF models do not insist on their trained length.
-  job.model.max_position_embeddings =
-      std::max(job.model.max_position_embeddings, job.batch.seq_len);
-}
-
 void DeepSpeedReader::read_config() {
   Json root = parse_json(text_, out_.origin);
   if (!root.is_object()) {
@@ -457,6 +378,7 @@ ReadJob DeepSpeedReader::read() {
   settle_world();
   settle_batch();
   settle_model();
+  settle_buckets();
   for (const std::string& path : autos_) {
     out_.not_evaluated.push_back({path + " is \"auto\": the program decides", where(path)});
   }

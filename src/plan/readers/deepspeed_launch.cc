@@ -1,14 +1,12 @@
 // HF Trainer style programs (transformers, LlamaFactory, FastChat) that are started with a
 // DeepSpeed configuration.
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "plan/readers/deepspeed.h"
 #include "plan/readers/deepspeed_reader.h"
-#include "spec/model_catalog.h"
 
 namespace plait {
 namespace {
@@ -56,26 +54,6 @@ int64_t find_size(const Launch& launch, const std::string& origin,
     return *number;
   }
   return 0;
-}
-
-// A path that is here, or a name of the catalogue.
-bool is_known_model(const std::string& name) {
-  const auto plain = [](std::string_view text) {
-    const size_t slash = text.rfind('/');
-    std::string kept;
-    for (const char c : text.substr(slash == std::string_view::npos ? 0 : slash + 1)) {
-      if (c != '-' && c != '_' && c != ' ') {
-        kept += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      }
-    }
-    return kept;
-  };
-  if (std::filesystem::exists(name)) {
-    return true;
-  }
-  const std::vector<std::string> names = model_names();
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& one) { return plain(one) == plain(name); });
 }
 
 std::string config_name(const Launch& launch) {

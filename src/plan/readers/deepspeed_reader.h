@@ -31,10 +31,12 @@ class DeepSpeedReader {
   void read_config();
   void read_batch(const Json& root);
   void read_zero(const Json& root);
+  void read_buckets(const Json& zero);
   void read_precision(const Json& root);
   void settle_world();
   void settle_batch();
   void settle_model();
+  void settle_buckets();
   std::optional<int64_t> size(const Json& object, const char* key, const std::string& path,
                               int64_t least = 1);
   bool enabled(const Json& root, const char* key);
@@ -53,6 +55,9 @@ class DeepSpeedReader {
   int64_t launch_micro_ = 0;
   std::string model_;
   int64_t seq_ = 0;
+  bool auto_buckets_ = false;
+  double bucket_copies_ = 1;
+  double reduce_elements_ = 0, gather_elements_ = 0, live_elements_ = 0;
 };
 
 }  // namespace plait

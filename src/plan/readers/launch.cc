@@ -46,6 +46,7 @@ class Reader {
   void read_options();
   void set_option(std::string name, size_t at, const std::string& value);
   std::optional<Launch> take_program();
+  std::optional<Launch> read_msrun_script();
   void take_arguments() {
     launch_.arguments.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
   }
@@ -200,6 +201,33 @@ std::optional<Launch> Reader::take_program() {
   return launch_;
 }
 
+// MindFormers: bash scripts/msrun_launcher.sh "run_mindformer.py --config x.yaml" 8
+std::optional<Launch> Reader::read_msrun_script() {
+  if (at_ + 2 >= words_.size()) {
+    return std::nullopt;
+  }
+  launch_.launcher = "msrun";
+  const ShellWord& command = words_[at_ + 2];
+  for (size_t begin = 0; begin < command.text.size();) {
+    const size_t end = std::min(command.text.find_first_of(" \t\n", begin), command.text.size());
+    if (end > begin) {
+      ShellWord one = command;
+      one.text = command.text.substr(begin, end - begin);
+      launch_.arguments.push_back(std::move(one));
+    }
+    begin = end + 1;
+  }
+  if (at_ + 3 < words_.size()) {
+    launch_.world = count(at_ + 3, "the number of devices", word(at_ + 3));
+  }
+  if (launch_.arguments.empty()) {
+    return std::nullopt;
+  }
+  launch_.program = launch_.arguments.front().text;
+  launch_.arguments.erase(launch_.arguments.begin());
+  return launch_;
+}
+
 std::optional<Launch> Reader::read() {
   skip_wrappers();
   if (at_ >= words_.size()) {
@@ -238,6 +266,9 @@ std::optional<Launch> Reader::read() {
     at_ += 2;
     take_arguments();
     return launch_;
+  }
+  if ((name == "bash" || name == "sh") && word(at_ + 1).ends_with("msrun_launcher.sh")) {
+    return read_msrun_script();
   }
   if (is_python(name)) {
     const bool script = word(at_ + 1).ends_with(".py") || word(at_ + 1).starts_with("-");

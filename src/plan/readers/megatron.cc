@@ -44,6 +44,13 @@ MegatronReader::MegatronReader(const Launch& launch, const std::string& origin,
                                const ReadOptions& options)
     : launch_(launch), options_(options), flags_(translated(launch), megatron_flags(), origin) {
   out_.origin = origin;
+  given_model_ = options.model;
+  for (size_t i = 0; i + 1 < launch.arguments.size() && given_model_.empty(); ++i) {
+    if (launch.kind == ProgramKind::kSwift && launch.arguments[i].text == "--model" &&
+        is_known_model(launch.arguments[i + 1].text)) {
+      given_model_ = launch.arguments[i + 1].text;
+    }
+  }
 }
 
 bool MegatronReader::any(std::initializer_list<const char*> names) const {
@@ -129,6 +136,12 @@ void MegatronReader::read_degrees() {
                   : sharding == "optim"            ? 1
                                                    : layout.zero;
     mark("zero", "data-parallel-sharding-strategy");
+  }
+  if (flags_.has("deepspeed")) {  // Megatron-DeepSpeed
+    out_.job.stack = Stack::kDeepSpeed;
+    out_.kind = "Megatron-DeepSpeed launch script";
+    layout.zero = static_cast<int>(std::min<int64_t>(setting("zero", "zero-stage", 0, 0), 3));
+    layout.pp = flags_.has("no-pipeline-parallel") ? 1 : layout.pp;
   }
   if (any({"use-torch-fsdp2", "enable-zero3", "layerzero"})) {
     layout.zero = 3;
@@ -276,6 +289,12 @@ void MegatronReader::read_memory() {
     if (flags_.has(flag)) {
       assume(fmt::format("what --{} saves is not subtracted from the estimate", flag), flag);
     }
+  }
+  if (flags_.has("variable-seq-lengths")) {
+    assume(
+        "rows have the length of their samples (--variable-seq-lengths): memory is that of the "
+        "longest",
+        "variable-seq-lengths");
   }
   if (any({"o2-optimizer", "quant-states", "quant-grads", "main-params-dtype"})) {
     assume("a low-precision optimizer is counted as the standard one");

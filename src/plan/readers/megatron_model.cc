@@ -30,14 +30,14 @@ constexpr int64_t kMaxExperts = int64_t{1} << 16;
 }  // namespace
 
 void MegatronReader::use_given_model() {
-  out_.job.model = find_model(options_.model);
-  out_.job.model_name = model_title(options_.model);
+  out_.job.model = find_model(given_model_);
+  out_.job.model_name = model_title(given_model_);
 }
 
 void MegatronReader::read_model() {
   ModelConfig& model = out_.job.model;
   const bool has_shape = flags_.has("num-layers") && flags_.has("hidden-size");
-  if (!has_shape && !options_.model.empty()) {
+  if (!has_shape && !given_model_.empty()) {
     use_given_model();
     mark("num_layers", "num-layers");
     return;
@@ -288,8 +288,8 @@ void MegatronReader::read_vocabulary() {
   if (model.vocab_size > 0) {
     return;
   }
-  if (!options_.model.empty()) {
-    model.vocab_size = find_model(options_.model).vocab_size;
+  if (!given_model_.empty()) {
+    model.vocab_size = find_model(given_model_).vocab_size;
     return;
   }
   VocabularyHint hint{.words = "",

@@ -59,6 +59,7 @@ class MegatronReader {
   bool any(std::initializer_list<const char*> names) const;
 
   const Launch& launch_;
+  std::string given_model_;  // by the caller, or by ms-swift's --model
   const ReadOptions& options_;
   FlagSet flags_;
   ReadJob out_;

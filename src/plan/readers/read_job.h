@@ -50,4 +50,7 @@ struct ReadOptions {
   int64_t micro_batch_size = 0;  // the same
 };
 
+// True for a path that is here, or a name that the model catalogue knows (see find_model).
+bool is_known_model(const std::string& name);
+
 }  // namespace plait

@@ -1,0 +1,1 @@
+HCCL_ALGO='level0:NA;level1:ring' HCCL_CONNECT_TIMEOUT=60 torchrun --nnodes 2 --nproc_per_node=8 x.py --num-layers 64 --hidden-size 512 --num-attention-heads 8 --num-experts 8 --moe-layer-freq ([0]*3+[1]*58) --noop-layers 62,63 --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout E|(tt|)*3L --num-layer-list 1,2,3
