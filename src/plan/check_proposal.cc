@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "plan/check_memory.h"
@@ -189,22 +190,22 @@ bool split_unevenly(TrainJob& job) {
 void Search::add_repairs() {
   const TrainJob& job = read_.job;
   const auto problems = inspect_job(job, read_.world_size);
-  if (has_error(problems, {"global_batch_size"})) {
-    add("global_batch_size", {-1, 1}, [](TrainJob& j, int64_t direction) {
-      const bool interleaved = j.layout.schedule == ScheduleKind::kInterleaved;
-      const int64_t unit = j.batch.micro_batch_size * j.layout.dp * (interleaved ? j.layout.pp : 1);
-      const int64_t batch = j.batch.global_batch_size;
-      if (unit < 1 || batch % unit == 0) {
-        return false;
-      }
-      j.batch.global_batch_size = direction < 0 ? batch / unit * unit : (batch / unit + 1) * unit;
-      return j.batch.global_batch_size > 0;
-    });
-  }
+  // Does something only where the degrees leave a rest.
+  add("global_batch_size", {-1, 1}, [world = world_](TrainJob& j, int64_t direction) {
+    const bool interleaved = j.layout.schedule == ScheduleKind::kInterleaved;
+    const int64_t dp = world / (static_cast<int64_t>(j.layout.tp) * j.layout.pp * j.layout.cp);
+    const int64_t unit = j.batch.micro_batch_size * dp * (interleaved ? j.layout.pp : 1);
+    const int64_t batch = j.batch.global_batch_size;
+    if (unit < 1 || batch % unit == 0) {
+      return false;
+    }
+    j.batch.global_batch_size = direction < 0 ? batch / unit * unit : (batch / unit + 1) * unit;
+    return j.batch.global_batch_size > 0;
+  });
   if (has_error(problems, {"seq_len"})) {
     add("seq_len", {-1, 1}, [](TrainJob& j, int64_t direction) {
       const int64_t tp = j.layout.sp ? j.layout.tp : 1;
-      const int64_t unit = j.layout.cp > 1 ? 2 * static_cast<int64_t>(j.layout.cp) * tp : tp;
+      const int64_t unit = j.layout.cp > 1 ? j.layout.cp * std::lcm<int64_t>(2, tp) : tp;
       int64_t seq = j.batch.seq_len;
       const int64_t most = j.model.max_position_embeddings;
       if (most > 0 && seq > most) {
@@ -305,6 +306,12 @@ double distance(const ReadJob& read, const TrainJob& job) {
   return sum;
 }
 
+// What is trained stays the same.
+bool keeps_batch(const ReadJob& read, const TrainJob& job) {
+  return read.job.batch.global_batch_size == job.batch.global_batch_size &&
+         read.job.batch.seq_len == job.batch.seq_len;
+}
+
 int whole_servers(const Cluster& cluster, int devices) {
   const int per_server = cluster.devices_per_server;
   return devices <= per_server ? devices : (devices + per_server - 1) / per_server * per_server;
@@ -316,16 +323,21 @@ std::optional<Proposal> Search::choose() {
   }
   // What fits for sure comes before what may; without a time, what is near before what is far.
   std::stable_sort(found_.begin(), found_.end(), [&](const Found& a, const Found& b) {
-    return a.fit != b.fit ? a.fit < b.fit : distance(read_, a.job) < distance(read_, b.job);
+    const bool a_batch = keeps_batch(read_, a.job), b_batch = keeps_batch(read_, b.job);
+    return a.fit != b.fit       ? a.fit < b.fit
+           : a_batch != b_batch ? a_batch
+                                : distance(read_, a.job) < distance(read_, b.job);
   });
   const Fit best_fit = found_.front().fit;
+  const bool best_keeps = keeps_batch(read_, found_.front().job);
   const bool timed = request_.cluster != nullptr && read_.has_model;
   const Found* best = &found_.front();
   double best_rate = -1;
   double best_seconds = 0;
   size_t looked = 0;
   for (const Found& one : found_) {
-    if (one.fit != best_fit || !timed || ++looked > kMaxTimed) {
+    if (one.fit != best_fit || keeps_batch(read_, one.job) != best_keeps || !timed ||
+        ++looked > kMaxTimed) {
       break;
     }
     const Cluster cluster =

@@ -167,7 +167,7 @@ TEST(CheckMemory, LlamaFactory4572_MoreDevicesDoNotHelpActivations) {
       "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}}}";
   const auto report = [&](int devices) {
     CheckOptions options;
-    options.read.model = "Qwen2-7B";
+    options.read.model = "Qwen2.5-7B";  // the shape of Qwen2-7B
     options.read.devices = devices;
     options.read.seq_len = 8192;
     options.cluster = load_cluster("910b");
@@ -198,7 +198,7 @@ TEST(CheckProposal, PassesTheCheck) {
   const Broken cases[] = {
       {kLlama7b + batch, 8, 1},
       {kLlama70b + batch, 64, 3},
-      {kLlama7b + batch + "--pipeline-model-parallel-size 5", 40, 1},
+      {kLlama7b + batch + "--pipeline-model-parallel-size 5", 40, 2},
       {kLlama7b + batch + "--tensor-model-parallel-size 3", 12, 2},
       {kLlama7b + batch + "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2", 12, 2},
       {kLlama7b + batch +

@@ -57,7 +57,7 @@ const std::vector<VendorRow>& vendor_table() {
       {"hccl/", {"src/comm/hccl/"}},
       {"boost/", {"src/serve/", "tests/serve/"}},
       {"CLI/", {"src/cli/", "tests/cli/"}},
-      {"yaml-cpp/", {"src/plan/readers/"}},
+      {"yaml-cpp/", {"src/plan/", "tests/plan/"}},
   };
   return table;
 }
