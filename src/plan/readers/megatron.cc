@@ -125,6 +125,9 @@ void MegatronReader::read_degrees() {
   layout.ep = degree("ep", "expert-model-parallel-size");
   out_.job.etp =
       flags_.has("expert-tensor-parallel-size") ? degree("etp", "expert-tensor-parallel-size") : 0;
+  if (launch_.kind == ProgramKind::kSwift && out_.job.etp == 0) {
+    out_.job.etp = 1;  // ms-swift's default
+  }
   layout.sp = flags_.has("sequence-parallel");
   mark("sp", "sequence-parallel");
   layout.zero = flags_.has("use-distributed-optimizer") ? 1 : 0;
