@@ -1,3 +1,5 @@
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -46,7 +48,8 @@ void fix_degree(const std::string& setting, FixedDegrees& fixed) {
     return;
   }
   int number = 0;
-  const bool whole = std::sscanf(value.c_str(), "%d", &number) == 1 && number >= 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = error == std::errc() && stop == value.data() + value.size() && number >= 0;
   const std::pair<const char*, int*> degrees[] = {
       {"tp", &fixed.tp}, {"pp", &fixed.pp}, {"vpp", &fixed.vpp},  {"cp", &fixed.cp},
       {"ep", &fixed.ep}, {"dp", &fixed.dp}, {"zero", &fixed.zero}};
@@ -78,6 +81,10 @@ std::string training_text(const SearchFlags& flags, const SearchResult& result) 
 }
 
 int run_search(const SearchFlags& flags) {
+  if (!std::isfinite(flags.tokens) || flags.tokens < 0) {
+    throw_error(ErrorCode::kInvalidArgument, "tokens={}: a number of at least 0, such as 2e12",
+                flags.tokens);
+  }
   SearchRequest request;
   request.job = job_of(flags.plan);
   request.cluster = cluster_of(flags.plan, flags.plan.devices);
@@ -91,7 +98,7 @@ int run_search(const SearchFlags& flags) {
     fix_degree(setting, request.fixed);
   }
   request.max_tp = flags.max_tp;
-  request.top = std::max(1, flags.top);
+  request.top = flags.top;
   request.threads = flags.threads;
   request.scatter = flags.plan.html.empty() ? 0 : kHtmlScatterPoints;
   const SearchResult result = search_layouts(request);

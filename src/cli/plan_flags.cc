@@ -1,5 +1,6 @@
 #include "cli/plan_flags.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include <CLI/CLI.hpp>
@@ -56,6 +57,33 @@ void check_size(const char* key, int64_t value, int64_t most) {
   }
 }
 
+// 0: not given.
+void check_optional(const char* key, int64_t value, int64_t most) {
+  if (value != 0) {
+    check_size(key, value, most);
+  }
+}
+
+// Rotary positions and ALiBi reach as far as one trains them; a table of positions does not.
+void lengthen_positions(const PlanFlags& flags, TrainJob& job) {
+  if (job.model.position != PositionType::kLearned && job.stack != Stack::kPlait) {
+    job.model.max_position_embeddings = std::max(job.model.max_position_embeddings, flags.seq);
+  }
+}
+
+void check_recompute_layers(const PlanFlags& flags, const TrainJob& job) {
+  if (flags.recompute_layers == -1) {
+    return;
+  }
+  check_size("recompute_layers", flags.recompute_layers, job.model.num_layers);
+  if (job.layout.recompute != Recompute::kFull) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "recompute_layers={}: needs --recompute full; without it nothing is recomputed by "
+                "layers",
+                flags.recompute_layers);
+  }
+}
+
 }  // namespace
 
 void add_problem_options(CLI::App& app, PlanFlags& flags) {
@@ -108,7 +136,9 @@ TrainJob job_of(const PlanFlags& flags) {
   check_size("seq", flags.seq, kMostTokens);
   check_size("micro_batch", flags.micro_batch, kMostRows);
   check_size("vocab_multiple", flags.vocab_multiple, 1 << 20);
-  if (flags.dropout < 0 || flags.dropout >= 1) {
+  check_optional("etp", flags.etp, 1000000);
+  check_optional("lora_rank", flags.lora_rank, 1 << 20);
+  if (!(flags.dropout >= 0 && flags.dropout < 1)) {
     throw_error(ErrorCode::kInvalidArgument, "dropout={}: allowed are 0 to below 1", flags.dropout);
   }
   if (flags.cp_algorithm != "ring" && flags.cp_algorithm != "ulysses") {
@@ -134,6 +164,7 @@ TrainJob job_of(const PlanFlags& flags) {
   job.reuse_fp32_param = flags.reuse_fp32_param;
   job.offload_optimizer = flags.offload_optimizer;
   job.lora.rank = flags.lora_rank;
+  lengthen_positions(flags, job);
   return job;
 }
 
@@ -146,9 +177,21 @@ TrainJob job_with_layout(const PlanFlags& flags, const std::string& layout) {
   job.layout = parse_layout(layout, base);
   if (!flags.schedule.empty()) {
     job.layout.schedule = parse_schedule(flags.schedule);
+    if (job.layout.schedule == ScheduleKind::kInterleaved && job.layout.vpp < 2) {
+      throw_error(
+          ErrorCode::kInvalidArgument,
+          "schedule=interleaved: needs vpp of at least 2 in the layout, for example pp4.vpp2");
+    }
   }
+  check_recompute_layers(flags, job);
   job.recompute_layers = flags.recompute_layers;
   job.pp_before_dp = flags.pp_before_dp;
+  if (job.pp_before_dp && job.layout.ep > 1) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "pp_before_dp=on: with ep={} the groups of experts lie across replicas, so that pp "
+                "must be the outermost axis; leave it out",
+                job.layout.ep);
+  }
   if (flags.devices > 0 && layout.find("dp") == std::string::npos) {
     const int block = job.layout.tp * job.layout.pp * job.layout.cp;
     if (flags.devices % block != 0) {

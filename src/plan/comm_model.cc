@@ -64,6 +64,13 @@ double inter_seconds(const Cluster& cluster, int servers, CollectiveKind kind, d
 
 }  // namespace
 
+int GroupPlace::inside(int devices_per_server) const {
+  const auto near = [&](int step, int most) {
+    return std::clamp(devices_per_server / std::max(1, step), 1, std::max(1, most));
+  };
+  return block > 0 ? near(stride, block) * near(block_stride, size / block) : near(stride, size);
+}
+
 GroupPlace group_place(const TrainJob& job, CommAxis axis) {
   const Layout& l = job.layout;
   switch (axis) {
@@ -72,8 +79,11 @@ GroupPlace group_place(const TrainJob& job, CommAxis axis) {
     case CommAxis::kCp:
       return {l.cp, l.tp};
     case CommAxis::kDp:
-      // With pp inside, the cp ranks of a replica are the only near ones.
-      return {l.dp * l.cp, job.pp_before_dp && l.cp == 1 ? l.tp * l.pp : l.tp};
+      // With pp inside, the cp ranks of a replica are near, its copies a whole replica apart.
+      if (job.pp_before_dp && l.cp > 1) {
+        return {l.dp * l.cp, l.tp, l.cp, l.tp * l.cp * l.pp};
+      }
+      return {l.dp * l.cp, job.pp_before_dp ? l.tp * l.pp : l.tp};
     case CommAxis::kEp:
       return {l.ep, job.etp > 0 ? job.etp : l.tp};
     case CommAxis::kPp:
@@ -90,8 +100,7 @@ double collective_seconds(const Cluster& cluster, const GroupPlace& place, Colle
   if (kind == CollectiveKind::kSendRecv) {
     return send_seconds(cluster, place, bytes);
   }
-  const int inside =
-      std::clamp(cluster.devices_per_server / std::max(1, place.stride), 1, place.size);
+  const int inside = place.inside(cluster.devices_per_server);
   const int servers = (place.size + inside - 1) / inside;
   if (servers == 1) {
     return intra_seconds(cluster, place.size, kind, bytes);

@@ -10,6 +10,12 @@ namespace plait {
 struct GroupPlace {
   int size = 1;
   int stride = 1;
+  // Two levels: `block` members `stride` apart, the blocks `block_stride` apart. 0: one level.
+  int block = 0;
+  int block_stride = 0;
+
+  // Members that share a server, at least 1.
+  int inside(int devices_per_server) const;
 };
 
 // The group of an axis under the job's order of ranks; ep inside cp x dp (x tp beyond etp).

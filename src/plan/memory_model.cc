@@ -17,6 +17,8 @@ namespace {
 // Copies of the logits at the loss, beside the 16-bit ones: f32 logits and their exponentials
 // (Megatron's vocab-parallel cross entropy); backward reuses them.
 constexpr double kLogitCopies = 2;
+// HF models, which DeepSpeed runs: the f32 copy, its log-softmax and its gradient.
+constexpr double kHfLogitCopies = 3;
 // Width of the interval: allocators keep holes between blocks of different sizes. Assumed from
 // PyTorch's reserved-to-allocated ratios; the lower end covers activations that are freed early.
 constexpr double kFragmentation = 0.06;
@@ -101,7 +103,8 @@ double logits_bytes(const TrainJob& job) {
       job.layout.tp;
   const double tokens =
       static_cast<double>(job.batch.micro_batch_size * job.batch.seq_len) / job.layout.cp;
-  return tokens * vocab * (static_cast<double>(dtype_size(job.dtype)) + 4 * kLogitCopies);
+  const double copies = job.stack == Stack::kDeepSpeed ? kHfLogitCopies : kLogitCopies;
+  return tokens * vocab * (static_cast<double>(dtype_size(job.dtype)) + 4 * copies);
 }
 
 // Layers and kept bytes of one pipeline stage.

@@ -97,7 +97,7 @@ std::vector<Step> steps(const TrainJob& best) {
            return true;
          }});
   }
-  if (l.pp > 1 && l.dp > 1) {
+  if (l.pp > 1 && l.dp > 1 && l.ep == 1) {
     all.push_back({best.pp_before_dp ? "ranks in the order tp, cp, dp, pp"
                                      : "ranks in the order tp, cp, pp, dp",
                    [](TrainJob& j) {

@@ -145,6 +145,18 @@ std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Est
   return text;
 }
 
+// Why no layout keeps the rules: mostly a batch that is too small or devices that divide badly.
+std::string no_layout_text(const SearchRequest& request) {
+  const ModelConfig& m = request.job.model;
+  return fmt::format(
+      "No layout keeps the rules, so memory was not asked for. Every replica needs a row: dp x "
+      "micro batch must divide the global batch of {}, where dp = {} devices / (tp x pp x cp), tp "
+      "divides {} heads and {} MLP columns, pp is at most {} layers, and cp cuts {} tokens into "
+      "pieces of at least 2048.\nTry a larger global batch, other devices, or fewer --fix.\n",
+      request.job.batch.global_batch_size, request.devices, m.num_heads, m.ffn_hidden_size,
+      m.num_layers, request.job.batch.seq_len);
+}
+
 std::string search_text(const SearchRequest& request, const SearchResult& result) {
   const SearchCounts& c = result.counts;
   std::string text = fmt::format(
@@ -154,6 +166,9 @@ std::string search_text(const SearchRequest& request, const SearchResult& result
       request.job.model_name, request.devices, request.cluster.chip.name, c.enumerated, c.seconds,
       c.invalid, c.pruned_memory, c.pruned_bound, c.simulated);
   if (result.best.empty()) {
+    if (c.enumerated == c.invalid) {
+      return text + no_layout_text(request);
+    }
     text += "Nothing fits.\n";
     if (result.nearest) {
       const Estimate& e = result.nearest->estimate;

@@ -233,9 +233,14 @@ std::vector<ScatterPoint> scatter_points(const SearchRequest& request,
 std::string describe_layout(const TrainJob& job) {
   std::string text = to_string(job.layout) + fmt::format(" mb{}", job.batch.micro_batch_size);
   if (job.layout.recompute == Recompute::kFull) {
-    text += job.recompute_layers >= 0
-                ? fmt::format(" recompute={} of a stage's layers", job.recompute_layers)
-                : " recompute=full";
+    const Layout& l = job.layout;
+    const int64_t chunks = int64_t{l.pp} * l.vpp;
+    const bool all =
+        job.recompute_layers < 0 ||
+        (l.stage_layers.empty() && job.recompute_layers * chunks >= job.model.num_layers);
+    text += all ? " recompute=full"
+                : fmt::format(" recompute={} of a {}stage's layers", job.recompute_layers,
+                              l.vpp > 1 ? "virtual " : "");
   } else if (job.layout.recompute == Recompute::kSelective) {
     text += " recompute=selective";
   }

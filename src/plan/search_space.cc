@@ -179,7 +179,9 @@ class BlockWalker {
     job.recompute_layers = block ? 1 : -1;
     job.pp_before_dp = false;
     look_(job);
-    if (orders_differ_ && job.layout.pp > 1 && job.layout.dp > 1) {
+    // Megatron's expert groups lie across replicas: with ep, pp must be outermost.
+    if (orders_differ_ && job.layout.pp > 1 && job.layout.dp > 1 && job.layout.ep == 1 &&
+        order_matters(job.layout)) {
       ++counts_.enumerated;
       job = job_;
       job.layout.stage_layers = split;
@@ -187,6 +189,11 @@ class BlockWalker {
       job.pp_before_dp = true;
       look_(job);
     }
+  }
+
+  // Replicas that fill whole servers are as far apart in either order, and so are stages.
+  bool order_matters(const Layout& l) const {
+    return l.tp * l.cp < request_.cluster.devices_per_server;
   }
 
   bool rules_hold() const {
@@ -259,10 +266,7 @@ std::vector<SpaceBlock> search_blocks(const SearchRequest& request, const Cluste
         continue;
       }
       const int rest = request.devices / (tp * pp);
-      for (int cp = 1; cp <= rest; cp *= 2) {
-        if (fixed.cp > 0 && cp != fixed.cp) {
-          continue;
-        }
+      for (int cp = std::max(1, fixed.cp); cp <= rest; cp = fixed.cp > 0 ? rest + 1 : 2 * cp) {
         const bool whole = rest % cp == 0 && request.job.batch.seq_len % (2 * cp) == 0;
         // Shorter pieces than this leave the ring's messages uncovered.
         const bool long_enough = cp == 1 || fixed.cp > 0 || request.job.batch.seq_len / cp >= 2048;

@@ -66,6 +66,28 @@ TEST(PlanCommand, ServeAndExplain) {
   EXPECT_NE(explain.out.find("outside"), std::string::npos) << explain.out;
 }
 
+// The published order at 32K on 910B (MindSpeed, Llama2-7B, CP4): rotary positions reach beyond the
+// pretrained length.
+TEST(PlanCommand, UlyssesBeatsTheRingAtThirtyTwoThousand) {
+  double step[2] = {};
+  for (const int ulysses : {0, 1}) {
+    const Result result = run_plait({"plan", "estimate", "--model", "llama2-7b", "--cluster",
+                                     "910b", "--global-batch", "64", "--seq", "32768", "--layout",
+                                     "dp2.cp4.zero1", "--recompute", "full", "--cp-algorithm",
+                                     ulysses == 1 ? "ulysses" : "ring", "--json"});
+    ASSERT_EQ(result.err, "");
+    step[ulysses] = parse_json(result.out, "stdout")["step_s"]["best"].get<double>();
+  }
+  EXPECT_LT(step[1], step[0]);
+}
+
+TEST(PlanCommand, DevicesWithoutARowAreExplained) {
+  const Result result = run_plait(plan({}, {"--devices", "1000000"}));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.out.find("global batch of 64"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("Nothing fits"), std::string::npos) << result.out;
+}
+
 TEST(PlanCommand, RefusalsNameTheKey) {
   const struct {
     Args args;
@@ -80,7 +102,15 @@ TEST(PlanCommand, RefusalsNameTheKey) {
       {plan({}, {"--fix", "tp=0"}), "tp=0"},
       {plan({}, {"--fix", "tp=3"}), "tp"},
       {plan({}, {"--fix", "warp=2"}), "warp"},
+      {plan({}, {"--fix", "tp=2.5"}), "tp=2.5"},
       {plan({}, {"--goal", "luck"}), "luck"},
+      {plan({}, {"--top", "0"}), "top"},
+      {plan({}, {"--threads", "100000"}), "threads"},
+      {plan({}, {"--max-tp", "-3"}), "max-tp"},
+      {plan({}, {"--tokens", "-1e9"}), "tokens"},
+      {plan({}, {"--etp", "-1"}), "etp"},
+      {plan({}, {"--lora-rank", "-1"}), "lora_rank"},
+      {plan({}, {"--dropout", "nan"}), "dropout"},
       {plan({}, {"--stack", "tensorflow"}), "tensorflow"},
       {plan({}, {"--dtype", "int3"}), "int3"},
       {plan({}, {"--dropout", "2"}), "dropout"},
@@ -88,6 +118,16 @@ TEST(PlanCommand, RefusalsNameTheKey) {
       {plan({"estimate"}, {"--layout", "pp5"}), "pp"},
       {plan({"estimate"}, {"--layout", "tp8.zz4"}), "zz4"},
       {plan({"estimate"}, {"--layout", "pp2", "--stage-layers", "a,b"}), "stage_layers"},
+      {plan({"estimate"}, {"--layout", "pp8", "--recompute-layers", "2"}), "recompute_layers"},
+      {plan({"estimate"}, {"--layout", "pp8", "--recompute", "full", "--recompute-layers", "-3"}),
+       "recompute_layers"},
+      {{"plan", "estimate", "--model", "gpt-3-175b", "--cluster", "910bx8", "--global-batch", "64",
+        "--seq", "32768", "--layout", "tp8.pp8"},
+       "seq_len"},
+      {{"plan", "estimate", "--model", "mixtral-8x7b", "--cluster", "910bx4", "--global-batch",
+        "64", "--seq", "4096", "--layout", "dp8.pp4.ep8", "--pp-before-dp"},
+       "pp_before_dp"},
+      {plan({"estimate"}, {"--layout", "pp8", "--schedule", "interleaved"}), "schedule"},
       {plan({"estimate"}), "--layout"},
       {{"plan", "estimate", "--model", "llama2-7b", "--cluster", "910b", "--global-batch",
         "1000000000000000000000000000000", "--seq", "1", "--layout", "dp1"},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "plan/comm_model.h"
 #include "plan/limits.h"
 #include "plan/plan_jobs.h"
 
@@ -41,6 +42,29 @@ TEST(Search, PruningChangesNothing) {
     ASSERT_FALSE(whole.best.empty());
   }
   EXPECT_GT(search_layouts(small_request(16)).counts.pruned_bound, 0);
+}
+
+// Another order of ranks is another place of the groups, or it is not offered.
+TEST(Search, OrdersOfRanksDiffer) {
+  TrainJob job = small_job();
+  job.layout.dp = 4;
+  job.layout.cp = 2;
+  job.layout.pp = 4;
+  job.pp_before_dp = true;
+  EXPECT_EQ(group_place(job, CommAxis::kDp).inside(8), 2);  // the two cp ranks
+  EXPECT_EQ(group_place(job, CommAxis::kPp).inside(8), 4);
+  job.pp_before_dp = false;
+  EXPECT_EQ(group_place(job, CommAxis::kDp).inside(8), 8);
+  EXPECT_EQ(group_place(job, CommAxis::kPp).inside(8), 1);
+  job.pp_before_dp = true;
+  job.layout.pp = 2;
+  EXPECT_EQ(group_place(job, CommAxis::kDp).inside(8), 4);
+  SearchRequest request = small_request(16);
+  request.fixed.tp = 8;
+  request.fixed.pp = 2;
+  for (const Candidate& candidate : search_layouts(request).best) {
+    EXPECT_FALSE(candidate.job.pp_before_dp) << describe_layout(candidate.job);
+  }
 }
 
 TEST(Search, ThreadsChangeNothing) {
