@@ -288,6 +288,7 @@ void add_plan_command(CLI::App& app, Command& chosen) {
   diff->add_option("layouts", *layouts, "for example tp8.sp tp4.pp2.sp")->expected(2)->required();
   diff->callback(
       [&chosen, two, layouts] { chosen = [two, layouts] { return run_diff(*two, *layouts); }; });
+  add_plan_calibrate_command(*plan, chosen);
   add_plan_check_command(*plan, chosen);
   add_plan_export_command(*plan, chosen);
   add_plan_serve_command(*plan, chosen);

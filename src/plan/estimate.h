@@ -55,6 +55,7 @@ struct StepTime {
   Range step;
   double compute = 0;     // kernels, recomputation included
   double recompute = 0;   // the part of compute that recomputes
+  double turns = 0;       // the part of compute that waits for cores other ranks are using
   double tp_exposed = 0;  // collectives of each axis that nothing hides
   double cp_exposed = 0;
   double ep_exposed = 0;

@@ -320,6 +320,12 @@ LayerWork head_work(const TrainJob& job) {
   add_linear("logits", s.tokens, vocab, s.hidden, s.e, s.norm_tokens * s.hidden * s.e, work);
   // Cast to f32, maximum, exponentials and sum; backward writes the gradient.
   work.operators.push_back(elementwise("loss", s.tokens * vocab * (s.e + 4 * 4), 0, 6));
+  if (job.stack == Stack::kPlait) {
+    // Maximum, sum of exponentials, gradient in place of the logits: all of it counted here.
+    work.operators.back().bytes = s.tokens * vocab * 4 * s.e;
+    work.operators.back().backward = 0;
+    work.operators.back().launches = 4;
+  }
   if (job.layout.tp > 1) {
     const double bytes = s.tokens * s.hidden * s.e;
     work.collectives.push_back(
@@ -333,7 +339,10 @@ LayerWork head_work(const TrainJob& job) {
 double boundary_bytes(const TrainJob& job) {
   const Sizes s(job);
   // With sequence parallelism a rank holds its tokens only; Megatron scatters and gathers
-  // otherwise.
+  // otherwise, plait sends all.
+  if (job.stack == Stack::kPlait && !job.layout.sp) {
+    return s.tokens * s.hidden * s.e;
+  }
   return s.tokens * s.hidden * s.e / s.tp;
 }
 

@@ -73,11 +73,17 @@ Json layout_estimate_json(const TrainJob& job, const Cluster& cluster, const Est
     json["stages"].push_back(stage_json(stage));
   }
   json["step_s"] = range_json(t.step);
-  json["time"] = {{"compute", t.compute},       {"recompute", t.recompute},
-                  {"tp_exposed", t.tp_exposed}, {"cp_exposed", t.cp_exposed},
-                  {"ep_exposed", t.ep_exposed}, {"dp_exposed", t.dp_exposed},
-                  {"pp_exposed", t.pp_exposed}, {"bubble", t.bubble},
-                  {"optimizer", t.optimizer},   {"host", t.host}};
+  json["time"] = {{"compute", t.compute},
+                  {"recompute", t.recompute},
+                  {"tp_exposed", t.tp_exposed},
+                  {"cp_exposed", t.cp_exposed},
+                  {"ep_exposed", t.ep_exposed},
+                  {"dp_exposed", t.dp_exposed},
+                  {"pp_exposed", t.pp_exposed},
+                  {"bubble", t.bubble},
+                  {"optimizer", t.optimizer},
+                  {"host", t.host},
+                  {"turns", t.turns}};
   const AxisTraffic& a = estimate.traffic;
   json["traffic_bytes"] = {{"tp", a.tp}, {"cp", a.cp}, {"ep", a.ep}, {"dp", a.dp}, {"pp", a.pp}};
   json["tokens_per_second_per_device"] = estimate.tokens_per_second_per_device;

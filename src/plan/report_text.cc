@@ -137,6 +137,10 @@ std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Est
   if (t.recompute > 0) {
     text += fmt::format("  (recomputation is {} of the compute)\n", seconds_text(t.recompute));
   }
+  if (t.turns > 0) {
+    text += fmt::format("  (waiting for cores that other ranks use is {} of the compute)\n",
+                        seconds_text(t.turns));
+  }
   const AxisTraffic& a = estimate.traffic;
   text += fmt::format(
       "Sent by one rank of the first stage in a step: tp {}, cp {}, ep {}, dp {}, "

@@ -4,6 +4,7 @@
 
 #include "plan/comm_model.h"
 #include "plan/parameter_split.h"
+#include "plan/plait_rules.h"
 
 namespace plait {
 namespace {
@@ -41,32 +42,30 @@ class StageTimer {
   StageTimer(const TrainJob& job, const Cluster& cluster)
       : job_(job),
         cluster_(cluster),
-        peak_(job.dtype == DType::kF32 ? cluster.chip.peak_f32.value
-                                       : cluster.chip.peak_16bit.value) {}
+        chip_(chip_of_rank(cluster)),
+        peak_(job.dtype == DType::kF32 ? chip_.peak_f32.value : chip_.peak_16bit.value) {}
 
   // `redo_all`: full recomputation of this layer.
   StageTime time(const LayerWork& work, Recompute recompute) const {
     StageTime t;
     double launches = 0, backward_launches = 0;
     for (const Operator& op : work.operators) {
-      const double seconds = operator_seconds(cluster_.chip, op, peak_);
-      const bool redone =
-          recompute == Recompute::kFull || (recompute == Recompute::kSelective &&
-                                            op.core_attention && op.kind != OpKind::kAttention);
+      const double seconds = operator_seconds(chip_, op, peak_);
+      const double again = redone(op, recompute);
       t.forward.compute += seconds;
       t.backward.compute += seconds * op.backward;
-      t.backward.recompute += redone ? seconds : 0;
+      t.backward.recompute += again * seconds;
       t.backward.weight_gradient += op.kind == OpKind::kGemm && !op.core_attention ? seconds : 0;
       launches += op.launches;
-      backward_launches += op.launches * (redone ? 3 : 2);
+      backward_launches += op.launches * (2 + again);
     }
     for (const Collective& collective : work.collectives) {
       const double seconds = exposed_seconds(collective);
       add_comm(t.forward, collective.axis, seconds * collective.forward);
-      const double redone = recompute == Recompute::kFull ? collective.forward : 0;
-      add_comm(t.backward, collective.axis, seconds * (collective.backward + redone));
+      const double again = redone(collective, recompute);
+      add_comm(t.backward, collective.axis, seconds * (collective.backward + again));
       launches += collective.forward;
-      backward_launches += collective.backward + redone;
+      backward_launches += collective.backward + again;
     }
     wait_for_host(t.forward, launches);
     wait_for_host(t.backward, backward_launches);
@@ -74,6 +73,24 @@ class StageTimer {
   }
 
  private:
+  double redone(const Operator& op, Recompute recompute) const {
+    if (job_.stack == Stack::kPlait) {
+      return plait_redone(job_, op, recompute);
+    }
+    const bool all = recompute == Recompute::kFull;
+    return all || (recompute == Recompute::kSelective && op.core_attention &&
+                   op.kind != OpKind::kAttention)
+               ? 1
+               : 0;
+  }
+
+  double redone(const Collective& collective, Recompute recompute) const {
+    if (job_.stack == Stack::kPlait) {
+      return plait_redone(collective, recompute);
+    }
+    return recompute == Recompute::kFull ? collective.forward : 0;
+  }
+
   double exposed_seconds(const Collective& c) const {
     const double seconds = collective_seconds(cluster_, group_place(job_, c.axis), c.kind, c.bytes);
     if (c.axis == CommAxis::kTp && job_.overlap_tp_comm) {
@@ -103,11 +120,14 @@ class StageTimer {
   }
 
   void wait_for_host(PhaseTime& phase, double launches) const {
-    phase.host = std::max(0.0, launches * cluster_.chip.launch_s.value - phase.total());
+    const double seconds = launches * chip_.launch_s.value;
+    // plait's kernels run where they are called: nothing hides a call.
+    phase.host = job_.stack == Stack::kPlait ? seconds : std::max(0.0, seconds - phase.total());
   }
 
   const TrainJob& job_;
   const Cluster& cluster_;
+  Chip chip_;
   double peak_;
 };
 
@@ -172,7 +192,9 @@ void add_data_parallel(const TrainJob& job, const Cluster& cluster, const StageS
     }
     parts.dp_gather_s.push_back(gather);
     const double mine = sharded ? p.dense / dense_shards(job) + p.expert / expert_size : p.total();
-    parts.optimizer_s.push_back(mine * step_bytes / bandwidth);
+    parts.optimizer_s.push_back(job.stack == Stack::kPlait
+                                    ? plait_optimizer_seconds(job, cluster, p)
+                                    : mine * step_bytes / bandwidth);
   }
 }
 
@@ -211,12 +233,18 @@ TimeCosts time_costs(const TrainJob& job, const Cluster& cluster) {
     }
   }
   costs.head = timer.time(head_work(job), Recompute::kNone);
+  if (job.stack == Stack::kPlait) {
+    costs.head = plait_head(costs.head);
+  }
   return costs;
 }
 
 TimeParts time_parts(const TrainJob& job, const Cluster& cluster, const TimeCosts& costs,
                      const StageSplit& split) {
   TimeParts parts;
+  parts.core_share = cluster.core_share();
+  // Without a core of its own a reduction takes the time of the compute that it runs beside.
+  parts.overlaps = cluster.cores == 0 || cluster.free_cores() > 0;
   add_stage_costs(job, costs, split, parts);
   if (job.layout.pp > 1) {
     parts.send_s = send_seconds(cluster, group_place(job, CommAxis::kPp), boundary_bytes(job));
@@ -247,10 +275,12 @@ double exposed_dp(const TrainJob& job, const TimeParts& parts, size_t stage) {
   const StageTime& work = parts.virtual_stages[stage];
   const double reduce = parts.dp_reduce_s[stage];
   const double gather = parts.dp_gather_s[stage];
-  const double behind_backward =
-      job.overlap_grad_reduce ? std::min(reduce, kOverlap * work.backward.total()) : 0;
-  const double behind_forward =
-      job.overlap_param_gather ? std::min(gather, kOverlap * work.forward.total()) : 0;
+  const double behind_backward = job.overlap_grad_reduce && parts.overlaps
+                                     ? std::min(reduce, kOverlap * work.backward.total())
+                                     : 0;
+  const double behind_forward = job.overlap_param_gather && parts.overlaps
+                                    ? std::min(gather, kOverlap * work.forward.total())
+                                    : 0;
   return reduce - behind_backward + gather - behind_forward;
 }
 
@@ -285,6 +315,7 @@ StepTime step_time(const TrainJob& job, const TimeParts& parts, double uncertain
   }
   t.compute = busy.compute + busy.recompute;
   t.recompute = busy.recompute;
+  t.turns = t.compute * (1 - parts.core_share);
   t.tp_exposed = busy.tp;
   t.cp_exposed = busy.cp;
   t.ep_exposed = busy.ep;

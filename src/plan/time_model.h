@@ -35,6 +35,8 @@ struct TimeParts {
   std::vector<double> dp_reduce_s;  // per pipeline stage: gradients over dp x cp
   std::vector<double> dp_gather_s;  // parameters back, with a sharded optimizer
   std::vector<double> optimizer_s;  // per pipeline stage
+  double core_share = 1;            // Cluster::core_share()
+  bool overlaps = true;             // communication can run beside compute
 };
 
 // Of one layer and of the head. Depends on the model, the micro batch, tp, cp, ep, sp and the

@@ -91,6 +91,20 @@ bool looks_like_file(const std::string& text) {
 
 }  // namespace
 
+double Cluster::core_share() const {
+  const double wanted = static_cast<double>(devices_per_server) * threads_per_rank;
+  return cores > 0 ? std::min(1.0, cores / wanted) : 1.0;
+}
+
+double Cluster::speed_share() const {
+  if (cores <= threads_per_rank || crowded_share.value <= 0) {
+    return 1;
+  }
+  const int64_t wanted = static_cast<int64_t>(devices_per_server) * threads_per_rank;
+  const auto others = static_cast<double>(std::min<int64_t>(wanted, cores) - threads_per_rank);
+  return 1 - (1 - crowded_share.value) * std::max(0.0, others) / (cores - threads_per_rank);
+}
+
 const char* provenance_name(Provenance provenance) {
   static constexpr const char* kNames[] = {"measured", "fitted", "datasheet", "assumed"};
   return kNames[static_cast<size_t>(provenance)];
@@ -129,7 +143,9 @@ Cluster load_cluster(const std::string& name_or_file) {
 
 Cluster with_devices(Cluster cluster, int devices) {
   const int per_server = cluster.devices_per_server;
-  if (devices >= 1 && devices <= per_server) {
+  const bool takes_turns = cluster.cores > 0 && cluster.inter.bandwidth.value <= 0;
+  const int64_t most = takes_turns ? kDevicesMax : per_server;
+  if (devices >= 1 && devices <= most) {
     if (cluster.intra.full_mesh && devices > 1) {
       // Links to devices that take no part stay idle.
       cluster.intra.bandwidth.value *=

@@ -1,6 +1,7 @@
 // Hardware as the planner sees it: chips, links and servers, each figure with its source.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct Chip {
   Sourced attention_efficiency;  // share of the peak, flash attention
   Sourced memory_efficiency;     // share of memory_bandwidth of large elementwise kernels
   Sourced launch_s;              // host time of one kernel, hidden where the device is busy
+  // bytes/s over arrays far larger than the caches (a fused optimizer step); 0: not told.
+  Sourced stream_bandwidth;
 };
 
 // One level of the network between devices.
@@ -51,6 +54,15 @@ struct Cluster {
   Chip chip;
   int devices_per_server = 8;
   int servers = 1;
+  // Ranks that compute on the cores of their server: its cores (0: every device has its own), and
+  // the threads of a rank, for which the chip's figures hold. Ranks with more threads than cores
+  // take turns.
+  int cores = 0;
+  int threads_per_rank = 1;
+  // bytes/s of stream_bandwidth that the ranks of a server reach together; 0: each its own.
+  Sourced host_bandwidth;
+  // Share of the chip's speed that a rank keeps while all cores of its server compute; else 1.
+  Sourced crowded_share;
   Link intra;  // inside a server
   Link inter;  // between servers, per device
   // Factor on inter bandwidth for collectives that span that many servers or more (congestion).
@@ -60,6 +72,13 @@ struct Cluster {
   Sourced uncertainty;
 
   int devices() const { return devices_per_server * servers; }
+  // Share of the time that a rank has a core for each of its threads: 1 unless ranks take turns.
+  double core_share() const;
+  // Share of the chip's speed that a rank with its cores to itself keeps beside the other ranks:
+  // from 1 alone down to crowded_share.
+  double speed_share() const;
+  // Cores that no rank computes on.
+  int free_cores() const { return std::max(0, cores - devices_per_server * threads_per_rank); }
 };
 
 // Names of catalog/clusters.toml, built in, in order.
@@ -73,7 +92,8 @@ std::vector<std::string> cluster_names();
 Cluster load_cluster(const std::string& name_or_file);
 
 // The same with the number of devices set: whole servers, or part of one (where a full mesh then
-// has only the links among them). Errors: kInvalidArgument.
+// has only the links among them), or, where ranks share cores, as many ranks on one server as
+// wanted. Errors: kInvalidArgument.
 Cluster with_devices(Cluster cluster, int devices);
 
 }  // namespace plait

@@ -33,7 +33,8 @@ const std::vector<Figure<Chip>>& chip_figures() {
       {"gemm_half_flops", &Chip::gemm_half_flops, 0, 1e16, 1e10},
       {"attention_efficiency", &Chip::attention_efficiency, 1e-3, 1, 0.5},
       {"memory_efficiency", &Chip::memory_efficiency, 1e-3, 1, 0.7},
-      {"launch_s", &Chip::launch_s, 0, 1, 5e-6}};
+      {"launch_s", &Chip::launch_s, 0, 1, 5e-6},
+      {"stream_bandwidth", &Chip::stream_bandwidth, 1e6, 1e17, 0.0}};
   return figures;
 }
 
@@ -256,14 +257,16 @@ class Reader {
 
   Cluster read_cluster(const std::string& name, const toml::table& table) const {
     const std::string path = "cluster." + name + ".";
-    check_keys(
-        table, path,
-        {"chip", "devices_per_server", "servers", "intra", "inter", "congestion", "uncertainty"});
+    check_keys(table, path,
+               {"chip", "devices_per_server", "servers", "cores", "threads_per_rank",
+                "host_bandwidth", "crowded_share", "intra", "inter", "congestion", "uncertainty"});
     Cluster cluster;
     cluster.name = name;
     cluster.chip = find_chip(table, path);
     cluster.devices_per_server = count(table, path, "devices_per_server");
     cluster.servers = count(table, path, "servers");
+    cluster.cores = table.get("cores") != nullptr ? count(table, path, "cores") : 0;
+    cluster.threads_per_rank = count(table, path, "threads_per_rank");
     const auto link = [&](const char* level, bool needed, Link& target) {
       const toml::node* node = table.get(level);
       if (node != nullptr) {
@@ -280,6 +283,8 @@ class Reader {
     link("intra", cluster.devices_per_server > 1, cluster.intra);
     link("inter", cluster.servers > 1, cluster.inter);
     static const std::vector<Figure<Cluster>> figures = {
+        {"host_bandwidth", &Cluster::host_bandwidth, 1e6, 1e17, 0.0},
+        {"crowded_share", &Cluster::crowded_share, 1e-3, 1, 1.0},
         {"congestion", &Cluster::congestion, 1e-3, 1, 1.0},
         {"uncertainty", &Cluster::uncertainty, 0, 1, 0.25}};
     read_figures(table, path, figures, cluster);

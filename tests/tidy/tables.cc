@@ -25,6 +25,8 @@ const std::vector<IncludeRow>& include_table() {
         "checkpoint", "data", "text"}},
       // Needs neither ranks nor a device.
       {"plan", {"topology", "spec"}},
+      // Measures what plan/ computes with.
+      {"calibrate", {"topology", "device", "tensor", "comm", "op"}},
       {"comm_test", {"topology", "device", "comm"}},
       {"doctor", {"topology", "spec", "comm"}},
       {"profile", {"topology", "spec"}},
@@ -33,7 +35,7 @@ const std::vector<IncludeRow>& include_table() {
       {"softnpu", {}},
       {"cli",
        {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel", "model",
-        "checkpoint", "data", "text", "train", "serve", "plan", "comm_test", "doctor", "profile",
+        "checkpoint", "data", "text", "train", "serve", "plan", "calibrate", "comm_test", "doctor", "profile",
         "agent"}},
   };
   return table;

@@ -1,0 +1,73 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "calibrate/calibrate.h"
+#include "cli/commands.h"
+
+namespace plait {
+namespace {
+
+struct CalibrateFlags {
+  std::string out = "this-machine.toml";
+  CalibrateOptions options;
+};
+
+int run_calibrate(CalibrateFlags& flags) {
+  CalibrateOptions& options = flags.options;
+  options.command = fmt::format("plait plan calibrate --threads {}{}", options.threads,
+                                options.quick ? " --quick" : "");
+  options.progress = [](const std::string& line) {
+    std::fprintf(stderr, "measuring %s ...\n", line.c_str());
+  };
+  const Cluster cluster = calibrate_machine(options);
+  write_file_atomic(flags.out, cluster_file_text(cluster));
+  const Chip& chip = cluster.chip;
+  const Link& link = cluster.intra;
+  std::fputs(
+      fmt::format(
+          "a rank of {} threads, {} cores:\n"
+          "  products     {:.1f} GFLOP/s f32, {:.1f} bf16; {:.0f} % of it large, half at {:.2g} "
+          "MFLOP\n"
+          "  attention    {:.0f} % of the f32 peak\n"
+          "  elementwise  {:.1f} GB/s in a layer; {:.1f} in the optimizer, {:.1f} all ranks\n"
+          "  all cores    {:.0f} % of a rank's speed alone\n"
+          "  kernel       {:.2f} us at least\n"
+          "  collectives  {:.1f} us, {:.2f} GB/s\n"
+          "written: {}; use it with --cluster {} --stack plait --dtype fp32\n",
+          cluster.threads_per_rank, cluster.cores, chip.peak_f32.value * 1e-9,
+          chip.peak_16bit.value * 1e-9, 100 * chip.gemm_efficiency.value,
+          chip.gemm_half_flops.value * 1e-6, 100 * chip.attention_efficiency.value,
+          chip.memory_bandwidth.value * chip.memory_efficiency.value * 1e-9,
+          chip.stream_bandwidth.value * 1e-9, cluster.host_bandwidth.value * 1e-9,
+          100 * cluster.crowded_share.value, chip.launch_s.value * 1e6, link.latency_s.value * 1e6,
+          link.bandwidth.value * link.efficiency.value * 1e-9, flags.out, flags.out)
+          .c_str(),
+      stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_calibrate_command(CLI::App& plan, Command& chosen) {
+  auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App* calibrate = plan.add_subcommand(
+      "calibrate", "measure this machine and write a cluster file for --cluster");
+  calibrate->footer(
+      "The figures hold for ranks with as many threads: --threads 1 for ranks that share the\n"
+      "cores one each. Takes all cores, so best on an idle machine.\n"
+      "Example: plait plan calibrate --threads 1 --out this-machine.toml");
+  flags->options.threads = 1;
+  calibrate->add_option("--out", flags->out, "file to write")->capture_default_str();
+  calibrate->add_option("--threads", flags->options.threads, "threads of a rank")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  calibrate->add_flag("--quick", flags->options.quick, "small sizes: seconds, less exact");
+  calibrate->callback([flags, &chosen] { chosen = [flags] { return run_calibrate(*flags); }; });
+}
+
+}  // namespace plait
