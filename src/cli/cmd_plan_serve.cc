@@ -124,7 +124,8 @@ void add_plan_explain_command(CLI::App& plan, Command& chosen) {
   explain->add_option("--measured", flags->measured,
                       "step_trace_time.csv of torch_npu, or lines step_s=, compute_s=, "
                       "communication_s=, free_s=, memory_gib=");
-  explain->add_option("--step-s", flags->step, "measured seconds of a step");
+  explain->add_option("--step-s", flags->step, "measured seconds of a step")
+      ->check(CLI::PositiveNumber);
   explain->callback([&chosen, flags] { chosen = [flags] { return run_explain(*flags); }; });
 }
 

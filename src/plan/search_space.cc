@@ -55,10 +55,15 @@ std::vector<int64_t> balanced_split(int64_t layers, int pp, double head_layers) 
 
 // The head's products in units of a layer's: logits 2 h V against the layer's matrices.
 double head_in_layers(const ModelConfig& model) {
+  // Most layers of a sparse model are sparse.
+  const MoeConfig& moe = model.moe;
+  const int64_t ffn = moe.num_experts > 0
+                          ? moe.experts_per_token * moe.ffn_hidden_size + moe.shared_ffn_hidden_size
+                          : model.ffn_hidden_size;
   const auto h = static_cast<double>(model.hidden_size);
   const double layer =
       h * static_cast<double>((2 * model.num_heads + 2 * model.num_kv_heads) * model.head_dim) +
-      h * static_cast<double>(model.ffn_hidden_size) * (model.gated_mlp ? 3 : 2);
+      h * static_cast<double>(ffn) * (model.gated_mlp ? 3 : 2);
   return h * static_cast<double>(model.vocab_size) / layer;
 }
 

@@ -226,9 +226,11 @@ ServeEstimate estimate_serving(const ServeRequest& r) {
     e.batch = load.batch;
     e.tpot_s = load.step;
     if (r.rate < kTrusted * e.saturation_rate) {
-      // M/D/1 waiting of the prompts behind each other, and half a step until the next begins.
+      // M/D/1 waiting of the prompts behind each other, and half a step until the next begins if
+      // one is running.
       const double share = r.rate * e.prefill_s;
-      e.ttft_s = e.prefill_s + e.prefill_s * share / (2 * (1 - share)) + load.step / 2;
+      e.ttft_s = e.prefill_s + e.prefill_s * share / (2 * (1 - share)) +
+                 load.step / 2 * std::min(1.0, load.batch);
     }
   }
   return e;
