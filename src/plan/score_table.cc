@@ -307,6 +307,33 @@ std::string contradiction(const MeasuredRun& run) {
   return "";
 }
 
+// Notes what columns that the table lacks are taken to be.
+void note_assumptions(const std::map<std::string, int>& columns, const ScoreTableOptions& options,
+                      ScoreTable& scored) {
+  for (const auto& [key, value] : options.assume) {
+    const Column* column = find_column(key);
+    if (column == nullptr || key != column->key) {
+      throw_error(ErrorCode::kInvalidArgument, "assume {}={}: no such column", key, value);
+    }
+  }
+  scored.recompute_unknown =
+      !columns.contains("recompute") && !options.assume.contains("recompute");
+  for (const Column& column : kColumns) {
+    if (columns.contains(column.key) || *column.key == '\0') {
+      continue;
+    }
+    const auto assumed = options.assume.find(column.key);
+    const char* value =
+        assumed != options.assume.end() ? assumed->second.c_str() : fallback_of(column, options);
+    if (value == kRequired) {
+      throw_error(ErrorCode::kCorruptData, "{}: column '{}' is missing", scored.origin, column.key);
+    }
+    if (*value != '\0') {
+      scored.assumptions.push_back(fmt::format("{}={}", column.key, value));
+    }
+  }
+}
+
 }  // namespace
 
 ScoreTable read_score_table(const CsvTable& table, const ScoreTableOptions& options) {
@@ -332,28 +359,7 @@ ScoreTable read_score_table(const CsvTable& table, const ScoreTableOptions& opti
                 "needed",
                 table.origin);
   }
-  for (const auto& [key, value] : options.assume) {
-    const Column* column = find_column(key);
-    if (column == nullptr || key != column->key) {
-      throw_error(ErrorCode::kInvalidArgument, "assume {}={}: no such column", key, value);
-    }
-  }
-  scored.recompute_unknown =
-      !columns.contains("recompute") && !options.assume.contains("recompute");
-  for (const Column& column : kColumns) {
-    if (columns.contains(column.key) || *column.key == '\0') {
-      continue;
-    }
-    const auto assumed = options.assume.find(column.key);
-    const char* value =
-        assumed != options.assume.end() ? assumed->second.c_str() : fallback_of(column, options);
-    if (value == kRequired) {
-      throw_error(ErrorCode::kCorruptData, "{}: column '{}' is missing", table.origin, column.key);
-    }
-    if (*value != '\0') {
-      scored.assumptions.push_back(fmt::format("{}={}", column.key, value));
-    }
-  }
+  note_assumptions(columns, options, scored);
   for (const CsvRow& row : table.rows) {
     const std::string cell = trimmed(row.fields[static_cast<size_t>(measured_column)]);
     double value = 0;
