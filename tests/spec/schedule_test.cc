@@ -108,6 +108,7 @@ class Simulation {
           return false;
         }
         break;
+      case ActionKind::kWeightGradient:
       case ActionKind::kReduce:
         break;
     }
@@ -215,6 +216,9 @@ TEST(Schedule, InFlightMicrobatchesAreTheTextbookNumbers) {
           break;
         case ScheduleKind::kOneFOneB:
           ASSERT_EQ(total, std::min(m, options.pp - stage));
+          break;
+        case ScheduleKind::kZeroBubbleH1:
+          ASSERT_EQ(total, std::min(m, options.pp));
           break;
         case ScheduleKind::kInterleaved: {
           // Megatron-LM's warm-up forwards, and one more before the first backward.
