@@ -115,10 +115,8 @@ const std::vector<BannedToken>& banned_tokens() {
 const std::vector<CatchSite>& catch_sites() {
   static const std::vector<CatchSite> sites = {
       {"src/base/file.cc", "removes the unfinished file, then rethrows"},
-      {"src/calibrate/calibrate.cc", "a machine without /proc/cpuinfo has no name for its CPU"},
       {"src/base/json.cc", "turns the JSON library's exceptions into Error"},
       {"src/base/toml.cc", "turns the TOML library's exceptions into Error"},
-      {"src/calibrate/calibrate.cc", "a machine without /proc/cpuinfo has no name for its CPU"},
       {"src/checkpoint/background_task.cc", "entry point of the writing thread"},
       {"src/checkpoint/checkpoint_folder.cc", "a checkpoint that is damaged is what it looks for"},
       {"src/checkpoint/hf_weights.cc", "turns the JSON library's exceptions into Error"},
