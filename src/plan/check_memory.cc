@@ -7,7 +7,7 @@ namespace plait {
 MemoryVerdict judge_memory(const TrainJob& job, const Chip& chip) {
   MemoryVerdict verdict;
   verdict.chip = chip.name;
-  verdict.capacity = chip.memory_bytes.value - chip.reserve_bytes.value;
+  verdict.capacity = chip.usable_bytes();
   verdict.stages = estimate_job_memory(job, chip);
   for (const StageMemoryPlan& stage : verdict.stages) {
     verdict.fit = std::max(verdict.fit, stage.fit);
@@ -16,7 +16,7 @@ MemoryVerdict judge_memory(const TrainJob& job, const Chip& chip) {
 }
 
 const char* assumed_cluster(Stack stack) {
-  const bool ascend = stack == Stack::kMindSpeed || stack == Stack::kMindFormers;
+  const bool ascend = runs_on_ascend(stack);
   return ascend ? "910b" : "a100";
 }
 

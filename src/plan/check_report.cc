@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/json_full.h"
+#include "base/units.h"
 
 namespace plait {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 std::string job_line(const CheckReport& report) {
   const TrainJob& job = report.job;

@@ -6,20 +6,18 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/readers/vllm.h"
+#include "plan/serve_estimate.h"
 #include "spec/model_catalog.h"
 #include "spec/parameter_table.h"
 
 namespace plait {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr const char* kHeads = "vLLM vllm/config/model.py, verify_with_parallel_config";
 constexpr const char* kCache = "vLLM vllm/v1/core/kv_cache_utils.py, check_enough_kv_cache_memory";
-// Measured peaks of vLLM's profile run on H100 (llm-d-planner): 4.8 to 5.6 GiB dense, 7.4 with
-// experts, whatever the size; outside of PyTorch 0.13 to 0.55 GiB.
-constexpr double kDensePeak = 5.2 * kGiB;
-constexpr double kMoePeak = 7.4 * kGiB;
+// What vLLM holds outside of PyTorch: 0.13 to 0.55 GiB on H100 (llm-d-planner).
 constexpr double kOutside = 0.35 * kGiB;
 
 class ServingChecker {
@@ -207,7 +205,7 @@ void ServingChecker::check_memory() {
       count_parameters(make_parameter_table(model_, {.tp = 1, .vocab_multiple = 1})));
   const auto ranks = static_cast<double>(command_.tp * command_.pp);
   const double weights = parameters * command_.weight_bytes() / ranks;
-  const double peak = model_.moe.num_experts > 0 ? kMoePeak : kDensePeak;
+  const double peak = profile_peak_bytes(model_);
   const double pool = cluster.chip.memory_bytes.value * command_.gpu_memory_utilization;
   const double cache = pool - weights - peak - kOutside;
   const double per_token =

@@ -85,7 +85,7 @@ GroupPlace group_place(const TrainJob& job, CommAxis axis) {
       }
       return {l.dp * l.cp, job.pp_before_dp ? l.tp * l.pp : l.tp};
     case CommAxis::kEp:
-      return {l.ep, job.etp > 0 ? job.etp : l.tp};
+      return {l.ep, job.expert_tp()};
     case CommAxis::kPp:
       return {l.pp, l.tp * l.cp * (job.pp_before_dp ? 1 : l.dp)};
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/suggest.h"
+#include "base/text.h"
 
 namespace plait {
 namespace {
@@ -80,13 +81,6 @@ constexpr const char* kOtherHccl[] = {"HCCL_ALGO",
                                       "HCCL_TEST_PROFILING_PATH",
                                       "HCCL_BLOCKING_WAIT",
                                       "HCCL_CONCURRENT_ENABLE"};
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return text;
-}
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;

@@ -28,7 +28,7 @@ const StageMemoryPlan& Estimate::worst_stage() const {
 
 Estimate estimate_job(const TrainJob& job, const Cluster& cluster) {
   Estimate estimate;
-  estimate.capacity = cluster.chip.memory_bytes.value - cluster.chip.reserve_bytes.value;
+  estimate.capacity = cluster.chip.usable_bytes();
   estimate.stages = estimate_job_memory(job, cluster.chip);
   for (const StageMemoryPlan& stage : estimate.stages) {
     estimate.fit = std::max(estimate.fit, stage.fit);
@@ -41,9 +41,8 @@ Estimate estimate_job(const TrainJob& job, const Cluster& cluster) {
   const double world = job.layout.world_size();
   estimate.tokens_per_second_per_device = tokens / estimate.time.step.best / world;
   estimate.model_flops = tokens * model_flops_per_token(job.model, job.batch.seq_len);
-  const double peak =
-      job.dtype == DType::kF32 ? cluster.chip.peak_f32.value : cluster.chip.peak_16bit.value;
-  estimate.mfu = estimate.model_flops / estimate.time.step.best / world / peak;
+  estimate.mfu =
+      estimate.model_flops / estimate.time.step.best / world / cluster.chip.peak(job.dtype);
   return estimate;
 }
 

@@ -8,12 +8,14 @@
 #include "base/csv.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "plan/report.h"
 
 namespace plait {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr const char* kBlanks = " \t\r";
 // A term may differ by this share of the whole step before it is called different: terms are less
 // certain than their sum.
 constexpr double kTermShare = 0.05;
@@ -30,13 +32,6 @@ double parse_number(const std::string& text, const std::string& origin, int line
   return value;
 }
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  return begin == std::string::npos
-             ? ""
-             : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // One row of a step trace, in seconds.
 struct TraceStep {
   double stage = 0, computing = 0, exposed = 0, free = 0, receive = 0;
@@ -50,7 +45,7 @@ Measured read_trace(const CsvTable& table) {
     if (column < 0) {
       throw_error(ErrorCode::kCorruptData, "{}:1: column '{}' is missing", table.origin, name);
     }
-    const std::string text = trimmed(row.fields[static_cast<size_t>(column)]);
+    const std::string text = trimmed(row.fields[static_cast<size_t>(column)], kBlanks);
     return text.empty() ? 0 : parse_number(text, table.origin, row.line) * 1e-6;
   };
   const int type = table.column("Type");
@@ -100,16 +95,16 @@ Measured read_settings(const std::string& text, const std::string& path) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string content = trimmed(text.substr(at, end - at));
+    const std::string content = trimmed(text.substr(at, end - at), kBlanks);
     at = end + 1;
     ++line;
     if (content.empty() || content[0] == '#') {
       continue;
     }
     const size_t equals = content.find('=');
-    const std::string key = trimmed(content.substr(0, equals));
+    const std::string key = trimmed(content.substr(0, equals), kBlanks);
     const std::string value =
-        equals == std::string::npos ? "" : trimmed(content.substr(equals + 1));
+        equals == std::string::npos ? "" : trimmed(content.substr(equals + 1), kBlanks);
     const auto found = seconds.find(key);
     if (found != seconds.end()) {
       measured.*(found->second) = parse_number(value, path, line);
@@ -117,7 +112,7 @@ Measured read_settings(const std::string& text, const std::string& path) {
       for (size_t begin = 0; begin <= value.size();) {
         const size_t comma = std::min(value.find(',', begin), value.size());
         measured.memory.push_back(
-            parse_number(trimmed(value.substr(begin, comma - begin)), path, line) * kGiB);
+            parse_number(trimmed(value.substr(begin, comma - begin), kBlanks), path, line) * kGiB);
         begin = comma + 1;
       }
     } else {

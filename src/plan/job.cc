@@ -33,4 +33,8 @@ Stack parse_stack(const std::string& name) {
       "stack={}: unknown; allowed are plait, megatron, mindspeed, deepspeed and mindformers", name);
 }
 
+bool runs_on_ascend(Stack stack) {
+  return stack == Stack::kMindSpeed || stack == Stack::kMindFormers;
+}
+
 }  // namespace plait

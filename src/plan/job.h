@@ -17,6 +17,7 @@ enum class Stack : uint8_t { kPlait, kMegatron, kMindSpeed, kDeepSpeed, kMindFor
 const char* stack_name(Stack stack);  // "plait", "megatron", "mindspeed", ...
 // Errors: kInvalidArgument with the names that exist.
 Stack parse_stack(const std::string& name);
+bool runs_on_ascend(Stack stack);
 
 enum class CpAlgorithm : uint8_t { kRing, kUlysses };
 
@@ -63,6 +64,8 @@ struct TrainJob {
   LoraConfig lora;
   int64_t bucket_bytes = 0;       // DeepSpeed: gradient buckets and weights gathered ahead
   int64_t comm_buffer_bytes = 0;  // per communicator and direction (HCCL_BUFFSIZE); 0: the default
+
+  int expert_tp() const { return etp > 0 ? etp : layout.tp; }
 };
 
 }  // namespace plait

@@ -214,7 +214,7 @@ void Inspector::check_expert_grid() {
   if (!experts || job_.stack == Stack::kDeepSpeed) {
     return;
   }
-  const int64_t etp = job_.etp > 0 ? job_.etp : layout_.tp;
+  const int64_t etp = job_.expert_tp();
   const int64_t grid = etp * layout_.ep * layout_.pp;
   if (grid > 0 && world % grid == 0) {
     return;
@@ -324,7 +324,7 @@ void Inspector::check_experts() {
         fmt::format("experts_per_token={}", std::min<int64_t>(2, moe.num_experts)),
         sources_.experts);
   }
-  const int64_t etp = job_.etp > 0 ? job_.etp : layout_.tp;
+  const int64_t etp = job_.expert_tp();
   if (moe.ffn_hidden_size > 0 && moe.ffn_hidden_size % etp != 0) {
     add("etp", etp, fmt::format("must divide the experts' ffn size {}", moe.ffn_hidden_size),
         "etp=1", sources_.experts);

@@ -70,7 +70,7 @@ void add_residual(const Sizes& s, double dropout, LayerWork& work) {
 // Fused attention keeps q, k, v, its output and the softmax statistics.
 void add_flash_attention(const TrainJob& job, const Sizes& s, double qk_dim, double v_dim,
                          LayerWork& work) {
-  const bool ascend = job.stack == Stack::kMindSpeed || job.stack == Stack::kMindFormers;
+  const bool ascend = runs_on_ascend(job.stack);
   Operator op;
   op.name = "attention";
   op.kind = OpKind::kAttention;
@@ -192,7 +192,7 @@ void add_mlp(const Sizes& s, double ffn, LayerWork& work) {
 // as its share.
 void add_experts(const TrainJob& job, const Sizes& s, LayerWork& work) {
   const MoeConfig& moe = s.model.moe;
-  const double etp = job.etp > 0 ? job.etp : s.tp;
+  const double etp = job.expert_tp();
   const double rows =
       s.tokens * static_cast<double>(moe.experts_per_token) * etp / s.tp;  // on one rank
   const double local =
@@ -268,8 +268,7 @@ double LayerWork::saved_bytes(Recompute recompute) const {
   }
   double bytes = 0;
   for (const Operator& op : operators) {
-    const bool redone =
-        recompute == Recompute::kSelective && op.core_attention && op.kind != OpKind::kAttention;
+    const bool redone = recompute == Recompute::kSelective && op.stores_scores();
     bytes += redone ? 0 : op.saved;
   }
   return bytes;

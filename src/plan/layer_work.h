@@ -26,9 +26,12 @@ struct Operator {
   double saved = 0;       // bytes kept for backward
   double backward = 2;    // backward's work and traffic as a multiple of forward's
   int launches = 1;
-  bool core_attention = false;  // redone by selective recomputation
+  bool core_attention = false;  // softmax and the products around it
   // What it keeps is an activation function's output, which that function's kept input gives again.
   bool keeps_activation = false;
+
+  // What selective recomputation redoes.
+  bool stores_scores() const { return core_attention && kind != OpKind::kAttention; }
 };
 
 enum class CollectiveKind : uint8_t {

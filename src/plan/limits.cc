@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMost = int64_t{1} << 24;
 
 bool fits(const TrainJob& job, const Chip& chip) {
-  const double capacity = chip.memory_bytes.value - chip.reserve_bytes.value;
+  const double capacity = chip.usable_bytes();
   const std::vector<StageMemoryPlan> stages = estimate_job_memory(job, chip);
   return std::all_of(stages.begin(), stages.end(), [capacity](const StageMemoryPlan& stage) {
     return stage.peak.best <= capacity;

@@ -248,7 +248,7 @@ StageMemoryPlan plan_stage_memory(const TrainJob& job, const MemoryCosts& costs,
 }
 
 std::vector<StageMemoryPlan> estimate_job_memory(const TrainJob& job, const Chip& chip) {
-  const double capacity = chip.memory_bytes.value - chip.reserve_bytes.value;
+  const double capacity = chip.usable_bytes();
   if (job.stack == Stack::kPlait) {
     return plait_memory(job, capacity);
   }

@@ -6,11 +6,10 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace plait {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 struct TimeTerm {
   const char* name;

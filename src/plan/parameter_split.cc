@@ -21,10 +21,9 @@ ModelCounts section_counts(const TrainJob& job) {
   // Where tp exceeds the kv heads each rank keeps a copy of one.
   ModelConfig model = job.model;
   model.num_kv_heads = std::max<int64_t>(model.num_kv_heads, l.tp);
-  return count_sections(model, {.tp = l.tp,
-                                .ep = l.ep,
-                                .etp = job.etp > 0 ? job.etp : l.tp,
-                                .vocab_multiple = job.vocab_multiple});
+  return count_sections(
+      model,
+      {.tp = l.tp, .ep = l.ep, .etp = job.expert_tp(), .vocab_multiple = job.vocab_multiple});
 }
 
 StageSplit stage_split(const TrainJob& job, const ModelCounts& counts) {
@@ -76,7 +75,7 @@ double dense_shards(const TrainJob& job) {
 }
 
 double expert_shards(const TrainJob& job) {
-  const double etp = job.etp > 0 ? job.etp : job.layout.tp;
+  const double etp = job.expert_tp();
   const double stage_ranks = static_cast<double>(job.layout.dp) * job.layout.cp * job.layout.tp;
   return std::max(1.0, stage_ranks / (etp * job.layout.ep));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "plan/html/figures.h"
 #include "plan/html/svg.h"
 #include "plan/neighbours.h"
@@ -9,8 +10,6 @@
 
 namespace plait {
 namespace {
-
-constexpr double kGiB = 0x1p30;
 
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; --bg: #fff; --fg: #1b1f24; --soft: #5b6570; --line: #d5dae0;

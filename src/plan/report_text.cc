@@ -2,14 +2,13 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/limits.h"
 #include "plan/neighbours.h"
 #include "plan/report.h"
 
 namespace plait {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 double percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;

@@ -76,10 +76,10 @@ double kendall_tau(const std::vector<const ScoredRun*>& runs) {
 }
 
 // The factor on `base` that gives the smallest mean error: the weighted median of the ratios.
-double best_factor(const std::vector<double>& base, const ScoreTable& table) {
+double best_factor(const std::vector<double>& base, const std::vector<const MeasuredRun*>& runs) {
   std::vector<double> ratios;
   for (size_t i = 0; i < base.size(); ++i) {
-    ratios.push_back(table.runs[i].step_s / base[i]);
+    ratios.push_back(runs[i]->step_s / base[i]);
   }
   double best = 1;
   double best_error = -1;
@@ -149,30 +149,22 @@ Ranking ranking_of(const std::vector<ScoredRun>& runs) {
 
 ScoreReport score_runs(const ScoreTable& table, const Cluster& cluster) {
   ScoreReport report;
-  ScoreTable possible;
   const double peak = cluster.chip.peak_16bit.value;
+  std::vector<const MeasuredRun*> kept;
+  std::vector<double> flops, forms;
   for (const MeasuredRun& run : table.runs) {
     const double achieved = run_flops(run) / run.step_s / run.devices;
     if (achieved > peak) {
       report.impossible.push_back(
           fmt::format("line {}: {:.0f} TFLOP/s a device, above the chip's peak of {:.0f}", run.line,
                       achieved / 1e12, peak / 1e12));
-    } else {
-      possible.runs.push_back(run);
-    }
-  }
-  std::vector<double> flops, forms;
-  std::vector<const MeasuredRun*> kept;
-  for (const MeasuredRun& run : possible.runs) {
-    const MeasuredRun* original = nullptr;
-    for (const MeasuredRun& candidate : table.runs) {
-      original = candidate.line == run.line ? &candidate : original;
+      continue;
     }
     const Cluster sized = with_devices(cluster, run.devices);
     const Estimate estimate = estimate_job(run.job, sized);
     report.runs.push_back(
-        {original, estimate.time.step.best, estimate.time.step.low, estimate.time.step.high});
-    kept.push_back(original);
+        {&run, estimate.time.step.best, estimate.time.step.low, estimate.time.step.high});
+    kept.push_back(&run);
     flops.push_back(run_flops(run) / run.devices);
     const ClosedForm form = closed_form(run, sized);
     // One constant for the products, as the tools do that take it from the user.
@@ -190,8 +182,8 @@ ScoreReport score_runs(const ScoreTable& table, const Cluster& cluster) {
   if (kept.empty()) {
     return report;
   }
-  const double slope = best_factor(flops, possible);
-  const double scale = best_factor(forms, possible);
+  const double slope = best_factor(flops, kept);
+  const double scale = best_factor(forms, kept);
   report.constant_tflops = 1e-12 / slope;
   std::vector<ScoredRun> constant, form;
   for (size_t i = 0; i < kept.size(); ++i) {

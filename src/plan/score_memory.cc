@@ -8,12 +8,12 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/readers/megatron.h"
 
 namespace plait {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024;
 constexpr double kStatesLimit = 0.03;
 constexpr double kPeakLimit = 0.08;
 

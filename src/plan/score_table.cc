@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/estimate.h"
 #include "spec/model_config.h"
 
@@ -72,18 +73,6 @@ constexpr std::array<Measure, 6> kMeasures = {{
     {"tokens_per_s_per_device", true, 1},
     {"tokens_per_s_per_npu", true, 1},
 }};
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string::npos ? ""
-                                    : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 const Column* find_column(const std::string& name) {
   const std::string key = lower(trimmed(name));

@@ -37,11 +37,11 @@ class CostCache {
     TimeCosts time;
   };
 
+  // The places of tp, cp and ep groups do not depend on dp and pp.
   const Entry& costs(const TrainJob& job) {
     const Layout& l = job.layout;
     const Key key{
-        l.tp,      l.cp, l.ep, l.sp, static_cast<int>(l.recompute), job.batch.micro_batch_size,
-        place(job)};
+        l.tp, l.cp, l.ep, l.sp, static_cast<int>(l.recompute), job.batch.micro_batch_size};
     auto& entry = entries_[key];
     if (!entry) {
       entry = std::make_unique<Entry>(Entry{memory_costs(job), time_costs(job, cluster_)});
@@ -58,9 +58,7 @@ class CostCache {
   }
 
  private:
-  using Key = std::tuple<int, int, int, bool, int, int64_t, int>;
-  // tp, cp and ep groups do not depend on dp and pp in this mesh order.
-  static int place(const TrainJob& job) { return job.etp; }
+  using Key = std::tuple<int, int, int, bool, int, int64_t>;
 
   const Cluster& cluster_;
   std::map<Key, std::unique_ptr<Entry>> entries_;
@@ -72,7 +70,7 @@ class Worker {
   Worker(const SearchRequest& request, const Cluster& cluster)
       : request_(request),
         cluster_(cluster),
-        capacity_(cluster.chip.memory_bytes.value - cluster.chip.reserve_bytes.value),
+        capacity_(cluster.chip.usable_bytes()),
         cache_(cluster) {}
 
   // Looks at every layout of one block of the space.

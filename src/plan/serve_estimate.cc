@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/comm_model.h"
 #include "plan/layer_work.h"
 #include "plan/parameter_split.h"
@@ -13,11 +14,6 @@
 namespace plait {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-// Peak beside weights and cache in vLLM's profiling run: a constant of the family, not of the size
-// (measured on H100: 4.8 to 5.6 GiB dense, 7.4 MoE; llm-d-planner).
-constexpr double kDenseActivations = 5.2 * kGiB;
-constexpr double kMoeActivations = 7.4 * kGiB;
 // Host time of a decode step per layer and per collective in eager mode. Fitted to two reports on
 // the 910B: Qwen2.5-7B 32 tok/s on one device and 22 with tp 2 (lmdeploy 2534).
 constexpr double kEagerLayer = 1.05e-3;
@@ -187,13 +183,17 @@ void check(const ServeRequest& r) {
 
 }  // namespace
 
+double profile_peak_bytes(const ModelConfig& model) {
+  return (model.moe.num_experts > 0 ? 7.4 : 5.2) * kGiB;
+}
+
 ServeEstimate estimate_serving(const ServeRequest& r) {
   check(r);
   const ServeModel model(r);
   ServeEstimate e;
   const double memory = r.cluster.chip.memory_bytes.value * r.memory_utilization;
   e.weights = model.weights();
-  e.activations = r.model.moe.num_experts > 0 ? kMoeActivations : kDenseActivations;
+  e.activations = profile_peak_bytes(r.model);
   e.kv_per_token_device = model.kv_token_device();
   e.kv_per_token = static_cast<double>(kv_bytes_per_token(r.model, r.kv_bytes));
   e.kv_capacity = memory - e.weights - e.activations;

@@ -7,10 +7,6 @@ namespace {
 constexpr double kNcclBytes = 100e6;
 constexpr double kHcclBytes = 200.0 * 1024 * 1024;
 
-bool is_ascend(Stack stack) {
-  return stack == Stack::kMindSpeed || stack == Stack::kMindFormers;
-}
-
 StateBytes megatron_states(const TrainJob& job) {
   const bool sharded = job.layout.zero >= 1;
   StateBytes s;
@@ -80,7 +76,7 @@ double communicator_bytes(const TrainJob& job) {
   if (job.comm_buffer_bytes > 0) {
     return 2 * static_cast<double>(job.comm_buffer_bytes);
   }
-  return is_ascend(job.stack) ? 2 * kHcclBytes : kNcclBytes;
+  return runs_on_ascend(job.stack) ? 2 * kHcclBytes : kNcclBytes;
 }
 
 }  // namespace plait

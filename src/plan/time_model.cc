@@ -40,12 +40,8 @@ double operator_seconds(const Chip& chip, const Operator& op, double peak) {
 class StageTimer {
  public:
   StageTimer(const TrainJob& job, const Cluster& cluster)
-      : job_(job),
-        cluster_(cluster),
-        chip_(chip_of_rank(cluster)),
-        peak_(job.dtype == DType::kF32 ? chip_.peak_f32.value : chip_.peak_16bit.value) {}
+      : job_(job), cluster_(cluster), chip_(chip_of_rank(cluster)), peak_(chip_.peak(job.dtype)) {}
 
-  // `redo_all`: full recomputation of this layer.
   StageTime time(const LayerWork& work, Recompute recompute) const {
     StageTime t;
     double launches = 0, backward_launches = 0;
@@ -77,9 +73,8 @@ class StageTimer {
     if (job_.stack == Stack::kPlait) {
       return plait_redone(job_, op, recompute);
     }
-    const bool all = recompute == Recompute::kFull;
-    return all || (recompute == Recompute::kSelective && op.core_attention &&
-                   op.kind != OpKind::kAttention)
+    return recompute == Recompute::kFull ||
+                   (recompute == Recompute::kSelective && op.stores_scores())
                ? 1
                : 0;
   }

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
 #include <system_error>
-#include <utility>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "spec/model_family.h"
@@ -16,44 +15,15 @@ namespace {
 
 // The catalogue is part of the program: what does not parse in it is a bug, found by its test.
 
-// Cells of one line; quotes protect commas.
-std::vector<std::string> split_cells(std::string_view line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
-std::vector<std::vector<std::string>> read_rows() {
-  std::vector<std::vector<std::string>> rows;
-  std::string_view text = model_catalog_text();
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    rows.push_back(split_cells(text.substr(0, end)));
-    CHECK_EQ(rows.back().size(), rows.front().size());
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return rows;
-}
-
 // Cells of one model by the name of their column.
 class Row {
  public:
-  Row(const std::vector<std::string>& columns, const std::vector<std::string>& cells)
-      : columns_(columns), cells_(cells) {}
+  Row(const CsvTable& table, const CsvRow& row) : table_(table), row_(row) {}
 
   const std::string& text(const char* column) const {
-    const auto found = std::find(columns_.begin(), columns_.end(), column);
-    CHECK(found != columns_.end());
-    return cells_[static_cast<size_t>(found - columns_.begin())];
+    const int index = table_.column(column);
+    CHECK_GE(index, 0);
+    return row_.fields[static_cast<size_t>(index)];
   }
   int64_t number(const char* column) const {
     const std::string& cell = text(column);
@@ -65,9 +35,13 @@ class Row {
   bool flag(const char* column) const { return number(column) != 0; }
 
  private:
-  const std::vector<std::string>& columns_;
-  const std::vector<std::string>& cells_;
+  const CsvTable& table_;
+  const CsvRow& row_;
 };
+
+CsvTable read_catalog() {
+  return parse_csv(std::string(model_catalog_text()), "catalog/models.csv");
+}
 
 ModelFamily family_of(const std::string& name) {
   for (const FamilyInfo& info : kFamilies) {
@@ -128,15 +102,12 @@ std::string bare(const std::string& name) {
   return result;
 }
 
-// The row number; nothing if the catalogue has no such model.
-std::optional<size_t> find_row(const std::vector<std::vector<std::string>>& rows,
-                               const std::string& name) {
-  for (size_t i = 1; i < rows.size(); ++i) {
-    if (bare(rows[i].front()) == bare(name)) {
-      return i;
-    }
-  }
-  return std::nullopt;
+// Null if the catalogue has no such model.
+const CsvRow* find_row(const CsvTable& table, const std::string& name) {
+  const auto found = std::find_if(table.rows.begin(), table.rows.end(), [&](const CsvRow& row) {
+    return bare(row.fields.front()) == bare(name);
+  });
+  return found == table.rows.end() ? nullptr : &*found;
 }
 
 bool exists(const std::string& path) {
@@ -148,10 +119,9 @@ bool exists(const std::string& path) {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const std::vector<std::string>& row : read_rows()) {
-    names.push_back(row.front());
+  for (const CsvRow& row : read_catalog().rows) {
+    names.push_back(row.fields.front());
   }
-  names.erase(names.begin());
   return names;
 }
 
@@ -159,30 +129,29 @@ ModelConfig find_model(const std::string& name_or_path) {
   if (!name_or_path.empty() && exists(name_or_path)) {
     return load_model_config(name_or_path);
   }
-  const std::vector<std::vector<std::string>> rows = read_rows();
-  if (const std::optional<size_t> row = find_row(rows, name_or_path)) {
-    return config_of(Row(rows.front(), rows[*row]));
+  const CsvTable table = read_catalog();
+  if (const CsvRow* row = find_row(table, name_or_path)) {
+    return config_of(Row(table, *row));
   }
   std::vector<std::string> names;
   for (const std::string& name : model_names()) {
     names.push_back(bare(name));
   }
   const std::string nearest = nearest_name(bare(name_or_path), names);
-  const std::optional<size_t> suggested = find_row(rows, nearest);
+  const CsvRow* suggested = find_row(table, nearest);
   throw_error(
       ErrorCode::kNotFound,
       "model '{}' is neither in the catalogue{} nor a file or directory with a config.json; "
       "known are {}",
       name_or_path.substr(0, 200),
-      suggested ? fmt::format(" (did you mean '{}'?)", rows[*suggested].front()) : "",
+      suggested != nullptr ? fmt::format(" (did you mean '{}'?)", suggested->fields.front()) : "",
       fmt::join(model_names(), ", "));
 }
 
 std::string model_title(const std::string& name_or_path) {
-  const std::vector<std::vector<std::string>> rows = read_rows();
-  const std::optional<size_t> row =
-      exists(name_or_path) ? std::nullopt : find_row(rows, name_or_path);
-  return row ? rows[*row].front() : name_or_path;
+  const CsvTable table = read_catalog();
+  const CsvRow* row = exists(name_or_path) ? nullptr : find_row(table, name_or_path);
+  return row != nullptr ? row->fields.front() : name_or_path;
 }
 
 }  // namespace plait

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "topology/cluster_file.h"
 
 namespace plait {
@@ -19,13 +20,6 @@ constexpr int64_t kDevicesMax = 1000000;
 
 ClusterFile read_catalog() {
   return parse_cluster_file(std::string(cluster_catalog_text()), "catalog/clusters.toml", {});
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return text;
 }
 
 const Cluster* find(const std::vector<Cluster>& clusters, const std::string& name) {

@@ -21,6 +21,13 @@ struct Sourced {
 };
 
 struct Chip {
+  // What frameworks may use.
+  double usable_bytes() const { return memory_bytes.value - reserve_bytes.value; }
+  // FLOP/s of matrix products in that precision.
+  double peak(DType dtype) const {
+    return dtype == DType::kF32 ? peak_f32.value : peak_16bit.value;
+  }
+
   std::string name;          // "910B3"
   Sourced memory_bytes;      // as npu-smi or nvidia-smi shows it
   Sourced reserve_bytes;     // never in a framework's counters: context, driver, libraries

@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/json_full.h"
 #include "spec/model_config.h"
@@ -281,36 +280,16 @@ TEST(PlannedModels, TablesStaySmall) {
 // Rows of models.csv.
 using Row = std::map<std::string, std::string>;
 
-std::vector<std::string> split(const std::string& line) {
-  std::vector<std::string> cells(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
-}
-
 std::vector<Row> read_models() {
   const char* folder = std::getenv("PLAIT_TEST_DATA");
-  std::ifstream file(std::string(folder == nullptr ? "tests/data" : folder) +
-                     "/planner/models.csv");
-  std::string line;
-  std::getline(file, line);
-  const std::vector<std::string> keys = split(line);
+  const CsvTable table =
+      read_csv(std::string(folder == nullptr ? "tests/data" : folder) + "/planner/models.csv");
   std::vector<Row> rows;
-  while (std::getline(file, line)) {
-    const std::vector<std::string> cells = split(line);
-    Row row;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      row[keys[i]] = cells.at(i);
+  for (const CsvRow& cells : table.rows) {
+    Row& row = rows.emplace_back();
+    for (size_t i = 0; i < table.header.size(); ++i) {
+      row[table.header[i]] = cells.fields[i];
     }
-    rows.push_back(row);
   }
   return rows;
 }

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/estimate.h"
 #include "plan/export/exporters.h"
 #include "plan/search.h"
@@ -59,12 +60,6 @@ Stack stack_of(ExportKind kind, Stack given) {
     default:
       return given;
   }
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 }  // namespace

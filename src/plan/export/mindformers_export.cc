@@ -265,7 +265,7 @@ std::string yaml(const ExportRequest& request) {
   context["max_call_depth"] = 10000;
   // What CANN and HCCL need stays outside of the framework's pool.
   const Chip& chip = request.cluster.chip;
-  const double pool = (chip.memory_bytes.value - chip.reserve_bytes.value) / 0x1p30;
+  const double pool = chip.usable_bytes() / 0x1p30;
   context["max_device_memory"] = fmt::format("{}GB", static_cast<int64_t>(pool));
   context["save_graphs"] = false;
   context["device_id"] = 0;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "plan/html/figures.h"
 #include "plan/html/svg.h"
 #include "plan/report.h"
@@ -11,7 +12,6 @@ namespace plait {
 namespace {
 
 constexpr double kLeft = 70, kWidth = 1010, kTop = 20;
-constexpr double kGiB = 0x1p30;
 constexpr size_t kMostStages = 60;
 
 // Bytes of a category; fragmentation is what the peak has beyond the categories.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "plan/html/figures.h"
 #include "plan/html/svg.h"
 #include "plan/report.h"
@@ -11,7 +12,6 @@ namespace plait {
 namespace {
 
 constexpr double kLeft = 70, kWidth = 1010, kTop = 14, kHeight = 400;
-constexpr double kGiB = 0x1p30;
 // A linear axis hides what lies below a twentieth of it.
 constexpr double kLogRatio = 8;
 

@@ -4,18 +4,12 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/readers/megatron_reader.h"
 #include "spec/model_catalog.h"
 
 namespace plait {
 namespace {
-
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return text;
-}
 
 // Upper bounds of one size, so that products stay below 2^63 (see spec/model_family.h).
 constexpr int64_t kMaxHidden = int64_t{1} << 20;
