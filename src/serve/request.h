@@ -1,5 +1,6 @@
-// What the HTTP side and the engine say to each other: token ids in, token ids out. Text (templates,
-// detokenisation, stop strings) stays on the HTTP side; blocks, batches and ranks on the engine's.
+// What the HTTP side and the engine say to each other: token ids in, token ids out. Text
+// (templates, detokenisation, stop strings) stays on the HTTP side; blocks, batches and ranks on
+// the engine's.
 #pragma once
 
 #include <cstdint>
