@@ -14,7 +14,7 @@ const std::vector<IncludeRow>& include_table() {
       {"nn", {"device", "tensor", "op"}},
       {"parallel", {"topology", "spec", "device", "tensor", "comm", "op", "nn"}},
       {"model", {"topology", "spec", "device", "tensor", "comm", "op", "nn", "parallel"}},
-      {"checkpoint", {"topology", "spec", "device", "tensor", "comm", "parallel"}},
+      {"checkpoint", {"topology", "spec", "device", "tensor", "comm", "parallel", "text"}},
       {"data", {"spec"}},
       {"text", {}},
       {"train",
