@@ -63,6 +63,7 @@ struct RequestUpdate {
   FinishReason finish = FinishReason::kNone;
   std::string error;
   int64_t cached_prompt_tokens = 0;  // found in the prefix cache
+  double queue_s = -1;               // from submission to the first step; < 0: not known yet
 };
 
 // Called on the engine's thread, in order, until an update whose finish is not kNone. Must not
