@@ -21,9 +21,9 @@ struct SamplingParams {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::optional<uint64_t> seed;  // absent: drawn by the engine
-  std::vector<std::pair<int32_t, float>> logit_bias;
-  std::vector<int32_t> stop_token_ids;  // beside the model's own EOS ids
+  std::optional<uint64_t> seed = {};  // absent: drawn by the engine
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  std::vector<int32_t> stop_token_ids = {};  // beside the model's own EOS ids
   bool ignore_eos = false;
   int64_t min_tokens = 0;
   int64_t max_tokens = 16;
@@ -31,8 +31,8 @@ struct SamplingParams {
 };
 
 struct GenerationRequest {
-  std::vector<int32_t> prompt;
-  SamplingParams sampling;
+  std::vector<int32_t> prompt = {};
+  SamplingParams sampling = {};
   int priority = 0;          // smaller runs first, as in vLLM
   double deadline_s = 0;     // from submission; 0: none
   double queue_limit_s = 0;  // longest wait before the first step; 0: none
@@ -45,8 +45,8 @@ struct TokenLogprob {
 
 struct GeneratedToken {
   int32_t token = 0;
-  float logprob = 0;              // only with num_logprobs >= 0
-  std::vector<TokenLogprob> top;  // descending
+  float logprob = 0;                   // only with num_logprobs >= 0
+  std::vector<TokenLogprob> top = {};  // descending
 };
 
 enum class FinishReason : uint8_t {
@@ -93,7 +93,7 @@ struct EngineStats {
 struct EngineLimits {
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;  // ids that may be sampled and that a prompt may hold
-  std::vector<int32_t> eos_token_ids;
+  std::vector<int32_t> eos_token_ids = {};
 };
 
 // Implemented by Engine; HTTP tests stand in their own. All calls are thread-safe and return at
