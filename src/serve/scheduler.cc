@@ -161,7 +161,7 @@ void Scheduler::schedule_prefills() {
 bool Scheduler::try_admit(Sequence& sequence) {
   const std::span<const int32_t> reusable =
       std::span<const int32_t>(sequence.tokens).first(sequence.tokens.size() - 1);
-  const BlockManager::PrefixMatch match = blocks_.probe_prefix(reusable);
+  const BlockPool::PrefixMatch match = blocks_.probe_prefix(reusable);
   const int64_t matched = match.tokens / blocks_.block_tokens();
   const auto held = static_cast<int64_t>(sequence.tokens.size());
   // Room for its next token too, and for the next block of everyone else, or it would be the first

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "serve/block_manager.h"
+#include "serve/block_pool.h"
 #include "serve/request.h"
 
 namespace plait {
@@ -60,7 +60,7 @@ struct ScheduledTokens {
 };
 
 struct SchedulerOptions {
-  BlockManager::Options blocks;
+  BlockPool::Options blocks;
   int64_t max_num_seqs = 64;
   int64_t max_num_batched_tokens = 512;  // at least max_num_seqs
 };
@@ -101,7 +101,7 @@ class Scheduler {
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   bool idle() const { return sequences_.empty(); }
   std::vector<uint64_t> ids() const;
-  const BlockManager& blocks() const { return blocks_; }
+  const BlockPool& blocks() const { return blocks_; }
   const SchedulerCounters& counters() const { return counters_; }
 
  private:
@@ -121,7 +121,7 @@ class Scheduler {
   void free_slot(Sequence& sequence);
 
   SchedulerOptions options_;
-  BlockManager blocks_;
+  BlockPool blocks_;
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences_;
   std::vector<Sequence*> running_, waiting_;  // by (priority, id)
   std::vector<int> free_slots_;

@@ -14,14 +14,14 @@
 
 namespace plait {
 
-class BlockManager {
+class BlockPool {
  public:
   struct Options {
     int64_t num_blocks = 0;
     int64_t block_tokens = 0;
     bool prefix_reuse = true;
   };
-  explicit BlockManager(const Options& options);
+  explicit BlockPool(const Options& options);
 
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   // Blocks that nobody refers to, whether findable or not.

@@ -1,4 +1,4 @@
-#include "serve/block_manager.h"
+#include "serve/block_pool.h"
 
 #include <algorithm>
 
@@ -19,7 +19,7 @@ uint64_t content_key(uint64_t parent_id, std::span<const int32_t> tokens) {
 
 }  // namespace
 
-BlockManager::BlockManager(const Options& options) : options_(options) {
+BlockPool::BlockPool(const Options& options) : options_(options) {
   CHECK_GT(options.block_tokens, int64_t{0});
   blocks_.resize(static_cast<size_t>(options.num_blocks));
   for (int32_t i = 0; i < options.num_blocks; ++i) {
@@ -30,7 +30,7 @@ BlockManager::BlockManager(const Options& options) : options_(options) {
   table_.reserve(static_cast<size_t>(options.num_blocks));
 }
 
-int32_t BlockManager::find(uint64_t parent_id, std::span<const int32_t> tokens) const {
+int32_t BlockPool::find(uint64_t parent_id, std::span<const int32_t> tokens) const {
   const auto [begin, end] = table_.equal_range(content_key(parent_id, tokens));
   for (auto entry = begin; entry != end; ++entry) {
     const Block& block = blocks_[static_cast<size_t>(entry->second)];
@@ -41,7 +41,7 @@ int32_t BlockManager::find(uint64_t parent_id, std::span<const int32_t> tokens) 
   return -1;
 }
 
-std::vector<int32_t> BlockManager::match_prefix(std::span<const int32_t> tokens) {
+std::vector<int32_t> BlockPool::match_prefix(std::span<const int32_t> tokens) {
   std::vector<int32_t> matched;
   if (!options_.prefix_reuse) {
     return matched;
@@ -63,7 +63,7 @@ std::vector<int32_t> BlockManager::match_prefix(std::span<const int32_t> tokens)
   return matched;
 }
 
-BlockManager::PrefixMatch BlockManager::probe_prefix(std::span<const int32_t> tokens) const {
+BlockPool::PrefixMatch BlockPool::probe_prefix(std::span<const int32_t> tokens) const {
   PrefixMatch match;
   if (!options_.prefix_reuse) {
     return match;
@@ -83,7 +83,7 @@ BlockManager::PrefixMatch BlockManager::probe_prefix(std::span<const int32_t> to
   return match;
 }
 
-void BlockManager::forget(Block& block, int32_t index) {
+void BlockPool::forget(Block& block, int32_t index) {
   if (block.in_table) {
     const auto [begin, end] = table_.equal_range(block.key);
     const auto entry =
@@ -96,7 +96,7 @@ void BlockManager::forget(Block& block, int32_t index) {
   block.tokens.clear();
 }
 
-int32_t BlockManager::allocate() {
+int32_t BlockPool::allocate() {
   if (free_order_.empty()) {
     return -1;
   }
@@ -108,7 +108,7 @@ int32_t BlockManager::allocate() {
   return index;
 }
 
-void BlockManager::release(std::span<const int32_t> blocks) {
+void BlockPool::release(std::span<const int32_t> blocks) {
   for (size_t i = blocks.size(); i-- > 0;) {
     const int32_t index = blocks[i];
     Block& block = at(index);
@@ -125,8 +125,8 @@ void BlockManager::release(std::span<const int32_t> blocks) {
   }
 }
 
-void BlockManager::enter(std::span<const int32_t> blocks, int64_t index,
-                         std::span<const int32_t> tokens) {
+void BlockPool::enter(std::span<const int32_t> blocks, int64_t index,
+                      std::span<const int32_t> tokens) {
   if (!options_.prefix_reuse) {
     return;
   }
