@@ -96,6 +96,34 @@ void TimedKernels::adamw(Stream& stream, const AdamwArgs& args) {
   timed("adamw", &Kernels::adamw, stream, args);
 }
 
+void TimedKernels::pack_weight(Stream& stream, const PackWeightArgs& args) {
+  timed("pack_weight", &Kernels::pack_weight, stream, args);
+}
+
+void TimedKernels::matmul_packed(Stream& stream, const MatmulPackedArgs& args) {
+  timed("matmul_packed", &Kernels::matmul_packed, stream, args);
+}
+
+void TimedKernels::embedding_packed(Stream& stream, const EmbeddingPackedArgs& args) {
+  timed("embedding_packed", &Kernels::embedding_packed, stream, args);
+}
+
+void TimedKernels::norm_rows(Stream& stream, const NormRowsArgs& args) {
+  timed("norm_rows", &Kernels::norm_rows, stream, args);
+}
+
+void TimedKernels::prepare_qkv(Stream& stream, const PrepareQkvArgs& args) {
+  timed("prepare_qkv", &Kernels::prepare_qkv, stream, args);
+}
+
+void TimedKernels::paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  timed("paged_attention", &Kernels::paged_attention, stream, args);
+}
+
+void TimedKernels::row_argmax(Stream& stream, const RowArgmaxArgs& args) {
+  timed("row_argmax", &Kernels::row_argmax, stream, args);
+}
+
 DevicePtr TimedDevice::allocate(int64_t bytes) {
   auto buffer = std::make_unique<Buffer>(device_, bytes, MemoryCategory::kWorkspace);
   const DevicePtr ptr = buffer->ptr();

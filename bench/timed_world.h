@@ -49,6 +49,19 @@ class TimedKernels final : public Kernels {
   void scale(Stream& stream, const ScaleArgs& args) override;
   void sum_squares(Stream& stream, const SumSquaresArgs& args) override;
   void adamw(Stream& stream, const AdamwArgs& args) override;
+  int64_t packed_weight_bytes(const PackedWeight& weight) const override {
+    return kernels_.packed_weight_bytes(weight);
+  }
+  int64_t kv_block_bytes(const KvLayout& layout) const override {
+    return kernels_.kv_block_bytes(layout);
+  }
+  void pack_weight(Stream& stream, const PackWeightArgs& args) override;
+  void matmul_packed(Stream& stream, const MatmulPackedArgs& args) override;
+  void embedding_packed(Stream& stream, const EmbeddingPackedArgs& args) override;
+  void norm_rows(Stream& stream, const NormRowsArgs& args) override;
+  void prepare_qkv(Stream& stream, const PrepareQkvArgs& args) override;
+  void paged_attention(Stream& stream, const PagedAttentionArgs& args) override;
+  void row_argmax(Stream& stream, const RowArgmaxArgs& args) override;
 
  private:
   template <typename Args>

@@ -1,4 +1,5 @@
-// The table of operators that a backend fills. Every call queues work on `stream` and returns.
+// The table of operators that a backend fills (those of serving: serve_kernels.h). Every call
+// queues work on `stream` and returns.
 //
 // Conventions: matrices are row-major; a stride is the distance between rows in elements; sizes are
 // elements. "f" means f32, bf16 or f16 according to the dtype field; statistics and accumulators
@@ -12,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "device/device_ptr.h"
+#include "device/serve_kernels.h"
 
 namespace plait {
 
@@ -322,6 +324,17 @@ class Kernels {
   virtual void scale(Stream& stream, const ScaleArgs& args) = 0;
   virtual void sum_squares(Stream& stream, const SumSquaresArgs& args) = 0;
   virtual void adamw(Stream& stream, const AdamwArgs& args) = 0;
+
+  // Serving: see serve_kernels.h.
+  virtual int64_t packed_weight_bytes(const PackedWeight& weight) const = 0;
+  virtual int64_t kv_block_bytes(const KvLayout& layout) const = 0;
+  virtual void pack_weight(Stream& stream, const PackWeightArgs& args) = 0;
+  virtual void matmul_packed(Stream& stream, const MatmulPackedArgs& args) = 0;
+  virtual void embedding_packed(Stream& stream, const EmbeddingPackedArgs& args) = 0;
+  virtual void norm_rows(Stream& stream, const NormRowsArgs& args) = 0;
+  virtual void prepare_qkv(Stream& stream, const PrepareQkvArgs& args) = 0;
+  virtual void paged_attention(Stream& stream, const PagedAttentionArgs& args) = 0;
+  virtual void row_argmax(Stream& stream, const RowArgmaxArgs& args) = 0;
 };
 
 }  // namespace plait

@@ -4,6 +4,8 @@
 #include "device/cpu/fast/isa.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/plain/plain_kernels.h"
+#include "device/cpu/serve/layout.h"
+#include "device/cpu/serve/serve.h"
 
 namespace plait::cpu {
 
@@ -109,6 +111,42 @@ void CpuKernels::sum_squares(Stream& /*stream*/, const SumSquaresArgs& args) {
 
 void CpuKernels::adamw(Stream& /*stream*/, const AdamwArgs& args) {
   fast::adamw(args, pool_);
+}
+
+int64_t CpuKernels::packed_weight_bytes(const PackedWeight& weight) const {
+  return serve::packed_bytes(weight);
+}
+
+int64_t CpuKernels::kv_block_bytes(const KvLayout& layout) const {
+  return serve::kv_block_bytes(layout);
+}
+
+void CpuKernels::pack_weight(Stream& /*stream*/, const PackWeightArgs& args) {
+  serve::pack_weight(args, pool_);
+}
+
+void CpuKernels::matmul_packed(Stream& /*stream*/, const MatmulPackedArgs& args) {
+  serve::matmul_packed(args, pool_);
+}
+
+void CpuKernels::embedding_packed(Stream& /*stream*/, const EmbeddingPackedArgs& args) {
+  serve::embedding_packed(args, pool_);
+}
+
+void CpuKernels::norm_rows(Stream& /*stream*/, const NormRowsArgs& args) {
+  serve::norm_rows(args, pool_);
+}
+
+void CpuKernels::prepare_qkv(Stream& /*stream*/, const PrepareQkvArgs& args) {
+  serve::prepare_qkv(args, pool_);
+}
+
+void CpuKernels::paged_attention(Stream& /*stream*/, const PagedAttentionArgs& args) {
+  serve::paged_attention(args, pool_);
+}
+
+void CpuKernels::row_argmax(Stream& /*stream*/, const RowArgmaxArgs& args) {
+  serve::row_argmax(args, pool_);
 }
 
 }  // namespace plait::cpu

@@ -94,4 +94,40 @@ void GuardKernels::adamw(Stream& stream, const AdamwArgs& args) {
   enqueue(stream, args, &Kernels::adamw);
 }
 
+int64_t GuardKernels::packed_weight_bytes(const PackedWeight& weight) const {
+  return cpu_.packed_weight_bytes(weight);
+}
+
+int64_t GuardKernels::kv_block_bytes(const KvLayout& layout) const {
+  return cpu_.kv_block_bytes(layout);
+}
+
+void GuardKernels::pack_weight(Stream& stream, const PackWeightArgs& args) {
+  enqueue(stream, args, &Kernels::pack_weight);
+}
+
+void GuardKernels::matmul_packed(Stream& stream, const MatmulPackedArgs& args) {
+  enqueue(stream, args, &Kernels::matmul_packed);
+}
+
+void GuardKernels::embedding_packed(Stream& stream, const EmbeddingPackedArgs& args) {
+  enqueue(stream, args, &Kernels::embedding_packed);
+}
+
+void GuardKernels::norm_rows(Stream& stream, const NormRowsArgs& args) {
+  enqueue(stream, args, &Kernels::norm_rows);
+}
+
+void GuardKernels::prepare_qkv(Stream& stream, const PrepareQkvArgs& args) {
+  enqueue(stream, args, &Kernels::prepare_qkv);
+}
+
+void GuardKernels::paged_attention(Stream& stream, const PagedAttentionArgs& args) {
+  enqueue(stream, args, &Kernels::paged_attention);
+}
+
+void GuardKernels::row_argmax(Stream& stream, const RowArgmaxArgs& args) {
+  enqueue(stream, args, &Kernels::row_argmax);
+}
+
 }  // namespace plait::guard

@@ -33,6 +33,15 @@ class GuardKernels final : public Kernels {
   void scale(Stream& stream, const ScaleArgs& args) override;
   void sum_squares(Stream& stream, const SumSquaresArgs& args) override;
   void adamw(Stream& stream, const AdamwArgs& args) override;
+  int64_t packed_weight_bytes(const PackedWeight& weight) const override;
+  int64_t kv_block_bytes(const KvLayout& layout) const override;
+  void pack_weight(Stream& stream, const PackWeightArgs& args) override;
+  void matmul_packed(Stream& stream, const MatmulPackedArgs& args) override;
+  void embedding_packed(Stream& stream, const EmbeddingPackedArgs& args) override;
+  void norm_rows(Stream& stream, const NormRowsArgs& args) override;
+  void prepare_qkv(Stream& stream, const PrepareQkvArgs& args) override;
+  void paged_attention(Stream& stream, const PagedAttentionArgs& args) override;
+  void row_argmax(Stream& stream, const RowArgmaxArgs& args) override;
 
  private:
   template <typename Args>
