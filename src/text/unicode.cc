@@ -1,0 +1,154 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+
+namespace plait {
+namespace {
+
+bool is_white_space(uint32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+CharClass classify(uint32_t c) {
+  if (c == '\r' || c == '\n') {
+    return CharClass::kNewline;
+  }
+  if (is_white_space(c)) {
+    return CharClass::kSpace;
+  }
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return CharClass::kLetter;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return CharClass::kNumber;
+    default:
+      return CharClass::kOther;
+  }
+}
+
+std::array<CharClass, 0x300> make_low_table() {
+  std::array<CharClass, 0x300> table{};
+  for (uint32_t c = 0; c < table.size(); ++c) {
+    table[c] = classify(c);
+  }
+  return table;
+}
+
+// Ranges without characters that decompose, reorder or compose with one before them.
+bool is_stable_in_nfc(uint32_t c) {
+  return c < 0x300 || (c >= 0x400 && c < 0x483) || (c >= 0x3000 && c < 0x302a) ||
+         (c >= 0x3041 && c < 0x3097) || (c >= 0x30a0 && c < 0x3130) ||
+         (c >= 0x4e00 && c < 0xa000) || (c >= 0xac00 && c < 0xd7a4) ||
+         (c >= 0xff00 && c < 0xfff0) || (c >= 0x1f300 && c < 0x20000);
+}
+
+// The library orders marks in O(n^2); a run of them is the writer's to choose, so not here.
+void order_marks(std::vector<utf8proc_int32_t>& text) {
+  const auto mark_class = [](utf8proc_int32_t c) {
+    return utf8proc_get_property(c)->combining_class;
+  };
+  for (auto begin = text.begin(); begin != text.end();) {
+    if (mark_class(*begin) == 0) {
+      ++begin;
+      continue;
+    }
+    const auto end =
+        std::find_if(begin, text.end(), [&](utf8proc_int32_t c) { return mark_class(c) == 0; });
+    std::ranges::stable_sort(begin, end, {}, mark_class);
+    begin = end;
+  }
+}
+
+}  // namespace
+
+void append_utf8(uint32_t code_point, std::string& text) {
+  std::array<utf8proc_uint8_t, 4> bytes{};
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes.data());
+  text.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(size));
+}
+
+CharClass char_class(uint32_t code_point) {
+  static const std::array<CharClass, 0x300> low = make_low_table();
+  if (code_point < low.size()) {
+    return low[code_point];
+  }
+  if (code_point >= 0x4e00 && code_point < 0x9fa6) {
+    return CharClass::kLetter;
+  }
+  return classify(code_point);
+}
+
+bool is_word_character(uint32_t code_point) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return char_class(code_point) == CharClass::kLetter;
+  }
+}
+
+bool may_change_in_nfc(std::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    if (static_cast<uint8_t>(text[i]) < 0x80) {
+      ++i;
+      continue;
+    }
+    const CodePoint c = code_point_at(text, i);
+    if (!is_stable_in_nfc(c.value)) {
+      return true;
+    }
+    i += c.size;
+  }
+  return false;
+}
+
+std::string to_nfc(std::string_view text) {
+  static constexpr size_t kDecomposedMax = 64;
+  std::vector<utf8proc_int32_t> points;
+  points.reserve(text.size() + kDecomposedMax);
+  size_t i = 0;
+  while (i < text.size()) {
+    const CodePoint c = code_point_at(text, i);
+    i += c.size;
+    std::array<utf8proc_int32_t, kDecomposedMax> parts{};
+    int boundary = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(c.value), parts.data(), std::ssize(parts),
+        static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE), &boundary);
+    CHECK(count >= 0 && count <= std::ssize(parts));
+    points.insert(points.end(), parts.begin(), parts.begin() + count);
+  }
+  order_marks(points);
+  const utf8proc_ssize_t size =
+      utf8proc_normalize_utf32(points.data(), std::ssize(points),
+                               static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  CHECK(size >= 0);
+  std::string result;
+  result.reserve(text.size());
+  for (utf8proc_ssize_t k = 0; k < size; ++k) {
+    append_utf8(static_cast<uint32_t>(points[static_cast<size_t>(k)]), result);
+  }
+  return result;
+}
+
+}  // namespace plait
