@@ -31,19 +31,28 @@ class ToolCallParser {
   int64_t num_calls() const { return num_calls_; }
 
  private:
-  enum class State : uint8_t { kText, kHeader, kArguments, kTail, kWhole };
+  enum class State : uint8_t {
+    kText,
+    kHeader,     // {"name": "...", "arguments": {
+    kArguments,  // inside that object
+    kTail,       // behind it
+    kWhole,      // a block in another order: read when it is complete
+  };
+  // Each does what it can with pending_; true: the state has changed, go on.
   bool step(std::vector<ToolEvent>& events, bool last);
   bool step_text(std::vector<ToolEvent>& events, bool last);
-  bool step_header(std::vector<ToolEvent>& events);
+  bool step_header(std::vector<ToolEvent>& events, bool last);
   bool step_arguments(std::vector<ToolEvent>& events);
   bool step_tail();
   bool step_whole(std::vector<ToolEvent>& events, bool last);
   void add_text(std::string_view text, std::vector<ToolEvent>& events);
+  void start_call(std::string name, std::vector<ToolEvent>& events);
 
   State state_ = State::kText;
   std::string pending_;
-  std::string space_;  // white space in front of a call is dropped with it
+  std::string space_;  // white space that is dropped if a call follows
   int64_t num_calls_ = 0;
+  // Of the arguments read so far.
   int64_t depth_ = 0;
   bool in_string_ = false;
   bool escaped_ = false;

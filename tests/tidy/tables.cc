@@ -131,6 +131,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
       {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
+      {"src/text/hf_tokenizer.cc", "turns the JSON library's exceptions into Error"},
       {"src/train/trainer.cc", "adds the step to the error, then rethrows"},
   };
   return sites;
