@@ -37,11 +37,14 @@ HfImport open_hf_weights(const std::string& directory, const ModelConfig& config
   check_trainable(config, directory);
   auto weights = std::make_shared<const HfWeights>(directory);
   std::set<std::string> used;
+  HfImport result{.source = {}, .matrix_dtype = DType::kBF16, .unused = {}};
   for (const ParamSpec& spec : make_parameter_table(config, {})) {
     check_tensor(spec, *weights);
     used.insert(spec.name);
+    if (spec.shape.size() > 1 && weights->at(spec.name).dtype != DType::kBF16) {
+      result.matrix_dtype = DType::kF32;
+    }
   }
-  HfImport result;
   for (const std::string& name : weights->names()) {
     if (!used.contains(name) && !is_redundant(name, config)) {
       result.unused.push_back(name);

@@ -14,6 +14,7 @@ struct HfImport {
   // so that ranks of one process may share it. Reads the requested rectangles only; BF16, F16 and
   // F32 become f32 exactly.
   ParameterStore::ShardSource source;
+  DType matrix_dtype = DType::kF32;  // bf16 if all matrices are
   // Tensors of the directory that the model does not use and that are not known to be redundant
   // (rotary inv_freq; lm_head.weight of a tied model): worth a warning.
   std::vector<std::string> unused;

@@ -1,0 +1,52 @@
+// The engine behind the HTTP side and the command line: one served model on the ranks of a layout.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "serve/engine_state.h"
+#include "serve/options.h"
+#include "serve/request.h"
+#include "serve/served_model.h"
+
+namespace plait {
+
+class ServingEngine final : public GenerationService {
+ public:
+  // Returns at once; a thread of its own loads the model and then serves (with the other ranks,
+  // which are threads too, or processes that call run_serving_worker). `plan` is plan_serving's.
+  ServingEngine(ServedModel model, const ServingOptions& options, const ServingPlan& plan);
+  // Ends open requests with an error and joins the ranks.
+  ~ServingEngine() override;
+  ServingEngine(const ServingEngine&) = delete;
+  ServingEngine& operator=(const ServingEngine&) = delete;
+
+  // Blocks while the model loads and warms up. Errors: what stood in the way, with the code of the
+  // rank that failed first.
+  void wait_until_ready();
+
+  Submission submit(GenerationRequest request, UpdateSink sink) override;
+  void cancel(uint64_t id) override;
+  void drain() override;
+  EngineStats stats() const override;
+  const EngineLimits& limits() const override { return plan_.limits; }
+
+ private:
+  void serve();
+
+  ServedModel model_;
+  ServingOptions options_;
+  ServingPlan plan_;
+  EngineState state_;
+  std::thread thread_;
+};
+
+// What this host offers the ranks of `layout`.
+HostLimits host_limits(const Layout& layout);
+
+// The part of a process that mpirun started as another rank than 0: serves until rank 0 ends.
+void run_serving_worker(const ServedModel& model, const ServingOptions& options,
+                        const ServingPlan& plan);
+
+}  // namespace plait
