@@ -34,6 +34,7 @@ struct Sequence {
   std::vector<int32_t> blocks;
   int slot = -1;  // while running: a number below max_num_seqs that no other sequence has
   int preemptions = 0;
+  double queue_s = -1;        // from submission to the first step; < 0: not yet
   bool started = false;       // has run
   bool entered_slot = false;  // the workers know it
   int64_t sent_blocks = 0;    // so many of `blocks` do the workers know
