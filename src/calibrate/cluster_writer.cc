@@ -45,6 +45,9 @@ std::string cluster_file_text(const Cluster& cluster) {
   for (const auto& [key, sourced] : figures) {
     text += figure(key, *sourced);
   }
+  if (!chip.bf16) {
+    text += "bf16 = false\n";
+  }
   if (chip.stream_bandwidth.value > 0) {
     text += figure("stream_bandwidth", chip.stream_bandwidth);
   }

@@ -119,6 +119,7 @@ int run_estimate(const PlanFlags& flags) {
   const TrainJob job = job_with_layout(flags, flags.layout);
   check_job(job, flags.devices);
   const Cluster cluster = cluster_of(flags, job.layout.world_size());
+  check_chip(job, cluster.chip);
   const Estimate estimate = estimate_job(job, cluster);
   if (!flags.html.empty()) {
     write_file_atomic(flags.html, estimate_html(job, cluster, estimate));
@@ -138,8 +139,9 @@ int run_diff(const PlanFlags& flags, const std::vector<std::string>& layouts) {
     Candidate candidate;
     candidate.job = job_with_layout(flags, layout);
     check_job(candidate.job, flags.devices);
-    candidate.estimate =
-        estimate_job(candidate.job, cluster_of(flags, candidate.job.layout.world_size()));
+    const Cluster cluster = cluster_of(flags, candidate.job.layout.world_size());
+    check_chip(candidate.job, cluster.chip);
+    candidate.estimate = estimate_job(candidate.job, cluster);
     candidates.push_back(std::move(candidate));
   }
   if (flags.json) {

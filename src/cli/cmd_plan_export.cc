@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/plan_flags.h"
 #include "plan/export/export.h"
+#include "spec/model_catalog.h"
 
 namespace plait {
 namespace {
@@ -43,7 +44,7 @@ ExportRequest request_of(const ExportFlags& flags, ExportKind kind) {
   }
   request.job = job_with_layout(plan, plan.layout);
   request.cluster = cluster_of(plan, request.job.layout.world_size());
-  request.sizes_only = !fs::exists(plan.model);
+  request.sizes_only = !knows_constants(plan.model);
   request.name = flags.name;
   request.memory_utilization = flags.memory_utilization;
   request.max_sequences = flags.max_sequences;

@@ -71,7 +71,9 @@ int run_explain(const ExplainFlags& flags) {
     throw_error(ErrorCode::kInvalidArgument,
                 "nothing to explain: give --measured FILE or --step-s SECONDS");
   }
-  const Estimate estimate = estimate_job(job, cluster_of(flags.plan, job.layout.world_size()));
+  const Cluster cluster = cluster_of(flags.plan, job.layout.world_size());
+  check_chip(job, cluster.chip);
+  const Estimate estimate = estimate_job(job, cluster);
   const Explanation explanation = explain_measured(measured, job, estimate);
   if (!flags.plan.json) {
     std::fputs(explanation_text(explanation).c_str(), stdout);

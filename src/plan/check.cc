@@ -11,9 +11,11 @@
 #include "plan/check_serving.h"
 #include "plan/environment_rules.h"
 #include "plan/readers/deepspeed.h"
+#include "plan/readers/kubernetes.h"
 #include "plan/readers/launch.h"
 #include "plan/readers/megatron.h"
 #include "plan/readers/mindformers.h"
+#include "plan/readers/plait_run.h"
 
 namespace plait {
 namespace {
@@ -43,12 +45,18 @@ CheckProblem located(JobProblem problem, const ReadJob& read) {
 // Memory of a job without errors, and what to change if it does not work.
 void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
   std::optional<Cluster> cluster = options.cluster;
-  if (!cluster && read.has_model) {
+  // plait runs on whatever machine it is started on.
+  if (!cluster && read.has_model && read.job.stack != Stack::kPlait) {
     cluster = load_cluster(assumed_cluster(read.job.stack));
     read.assumptions.push_back(
         {fmt::format("the chip is not in the file: {} is assumed; give it with --cluster",
                      cluster->chip.name),
          {read.origin, 0}});
+  }
+  if (const auto problem = cluster ? find_chip_problem(read.job, cluster->chip) : std::nullopt) {
+    report.problems.push_back(located(*problem, read));
+    report.problems.back().of_job = false;
+    sort_problems(report.problems);
   }
   const bool job_holds = find_job_problems(read.job, read.world_size).empty();
   if (cluster && read.has_model && job_holds) {
@@ -86,6 +94,17 @@ std::string mindformers_config(const Launch& launch, const std::string& origin) 
   return "";
 }
 
+// A file that the script writes, or that a manifest carries.
+const ShellWord* find_file(const ShellScript& script, const std::string& path) {
+  for (const std::string& name : {path, std::filesystem::path(path).filename().string()}) {
+    const auto found = script.files.find(name);
+    if (found != script.files.end()) {
+      return &found->second;
+    }
+  }
+  return nullptr;
+}
+
 CheckReport check_launch(const Launch& launch, const std::string& origin,
                          const CheckOptions& options, const ShellScript* script) {
   if (launch.kind == ProgramKind::kVllm) {
@@ -93,10 +112,15 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
     sort_problems(report.problems);
     return report;
   }
+  if (launch.kind == ProgramKind::kPlait) {
+    return check_read_job(read_plait_train(launch, origin, options.read), options);
+  }
   if (const std::string path = mindformers_config(launch, origin); !path.empty()) {
     ReadOptions given = options.read;
     given.devices = given.devices > 0 ? given.devices : static_cast<int>(launch.world_size());
-    ReadJob read = read_mindformers(read_file(path), path, given);
+    const ShellWord* inside = script == nullptr ? nullptr : find_file(*script, path);
+    ReadJob read =
+        read_mindformers(inside == nullptr ? read_file(path) : inside->text, path, given);
     read.environment = launch.environment;
     return check_read_job(std::move(read), options);
   }
@@ -111,6 +135,45 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
                             script->assumptions.end());
   }
   return check_read_job(std::move(read), options);
+}
+
+CheckReport check_script(const ShellScript& script, const CheckOptions& options) {
+  const std::optional<Launch> launch = find_launch(script);
+  if (!launch) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: holds no command that starts training or serving (torchrun, python, msrun, "
+                "deepspeed, vllm serve, ...)",
+                script.origin);
+  }
+  return check_launch(*launch, script.origin, options, &script);
+}
+
+// The script inside, and whether its processes have a device each.
+CheckReport check_manifest(const Manifest& manifest, const std::string& origin,
+                           const CheckOptions& options) {
+  ShellOptions shell = options.read.shell;
+  shell.settings.insert(manifest.environment.begin(), manifest.environment.end());
+  ShellScript script = read_shell(manifest.script, origin + ": " + manifest.script_name, shell);
+  for (const auto& [name, text] : manifest.files) {
+    script.files.insert({name, {text, 1, ""}});
+  }
+  CheckReport report = check_script(script, options);
+  report.kind = manifest.kind + " with a " + report.kind;
+  const int64_t devices = manifest.pods * manifest.devices;
+  if (devices > 0 && report.world_size > 0 && devices != report.world_size) {
+    CheckProblem problem;
+    problem.key = "replicas";
+    problem.value = std::to_string(manifest.pods);
+    problem.rule = fmt::format("{} pods of {} devices are {} devices, but the script starts {}",
+                               manifest.pods, manifest.devices, devices, report.world_size);
+    problem.suggestion = report.world_size % manifest.devices == 0
+                             ? fmt::format("replicas={}", report.world_size / manifest.devices)
+                             : fmt::format("a script that starts {}", devices);
+    problem.source = "a rank a device";
+    problem.where = manifest.pods_where;
+    report.problems.insert(report.problems.begin(), std::move(problem));
+  }
+  return report;
 }
 
 }  // namespace
@@ -153,18 +216,16 @@ CheckReport check_text(const std::string& text, const std::string& origin,
   if (origin.ends_with(".json") || (first != std::string::npos && text[first] == '{')) {
     return check_read_job(read_deepspeed(text, origin, options.read), options);
   }
+  if (origin.ends_with(".toml")) {
+    return check_read_job(read_plait_run(text, origin, options.read), options);
+  }
   if (origin.ends_with(".yaml") || origin.ends_with(".yml")) {
+    if (const std::optional<Manifest> manifest = read_manifest(text, origin)) {
+      return check_manifest(*manifest, origin, options);
+    }
     return check_read_job(read_mindformers(text, origin, options.read), options);
   }
-  const ShellScript script = read_shell(text, origin, options.read.shell);
-  const std::optional<Launch> launch = find_launch(script);
-  if (!launch) {
-    throw_error(ErrorCode::kInvalidArgument,
-                "{}: holds no command that starts training or serving (torchrun, python, msrun, "
-                "deepspeed, vllm serve, ...)",
-                origin);
-  }
-  return check_launch(*launch, origin, options, &script);
+  return check_script(read_shell(text, origin, options.read.shell), options);
 }
 
 CheckReport check_file(const std::string& path, const CheckOptions& options) {

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "plan/estimate.h"
+#include "plan/job_problems.h"
 
 namespace plait {
 
@@ -14,6 +15,13 @@ void check_job(const TrainJob& job, int world_size) {
                         problem.suggestion.empty() ? "" : "; try ", problem.suggestion);
   }
   throw_error(ErrorCode::kInvalidArgument, "{}", text);
+}
+
+void check_chip(const TrainJob& job, const Chip& chip) {
+  if (const std::optional<JobProblem> problem = find_chip_problem(job, chip)) {
+    throw_error(ErrorCode::kInvalidArgument, "{}={}: {}; use {}", problem->key, problem->value,
+                problem->rule, problem->suggestion);
+  }
 }
 
 }  // namespace plait

@@ -97,4 +97,7 @@ std::vector<Problem> find_job_problems(const TrainJob& job, int world_size);
 // Throws kInvalidArgument with every problem of find_job_problems, one a line.
 void check_job(const TrainJob& job, int world_size);
 
+// Throws kInvalidArgument for a precision that the chip lacks.
+void check_chip(const TrainJob& job, const Chip& chip);
+
 }  // namespace plait

@@ -421,6 +421,19 @@ const char* severity_name(Severity severity) {
   return severity == Severity::kError ? "error" : "warning";
 }
 
+std::optional<JobProblem> find_chip_problem(const TrainJob& job, const Chip& chip) {
+  if (chip.bf16 || job.dtype != DType::kBF16) {
+    return std::nullopt;
+  }
+  JobProblem problem;
+  problem.key = "dtype";
+  problem.value = "bf16";
+  problem.rule = fmt::format("the {} has no bf16", chip.name);
+  problem.suggestion = "fp16";
+  problem.source = "the chip's datasheet";
+  return problem;
+}
+
 std::vector<JobProblem> inspect_job(const TrainJob& job, int world_size) {
   return Inspector(job, world_size).run();
 }

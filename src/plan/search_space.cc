@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/estimate.h"
 #include "plan/time_model.h"
 
 namespace plait {
@@ -245,7 +246,16 @@ void check_fixed(const SearchRequest& request, const Cluster& cluster) {
                 "fixed degrees tp x pp x cp x dp = {} do not divide {} devices", product,
                 request.devices);
   }
-  const int64_t heads = request.job.model.num_heads;
+  const ModelConfig& model = request.job.model;
+  if (model.position == PositionType::kLearned && model.max_position_embeddings > 0 &&
+      request.job.batch.seq_len > model.max_position_embeddings) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "seq={}: the model's learned position table has {} rows; use --seq {}",
+                request.job.batch.seq_len, model.max_position_embeddings,
+                model.max_position_embeddings);
+  }
+  check_chip(request.job, cluster.chip);
+  const int64_t heads = model.num_heads;
   if (f.tp > 0 && heads % f.tp != 0) {
     throw_error(ErrorCode::kInvalidArgument,
                 "tp={}: the model's {} attention heads are not divisible by it", f.tp, heads);

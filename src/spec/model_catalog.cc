@@ -33,6 +33,14 @@ class Row {
     return value;
   }
   bool flag(const char* column) const { return number(column) != 0; }
+  // Where the cell is empty, `otherwise`.
+  double real(const char* column, double otherwise) const {
+    const std::string& cell = text(column);
+    double value = otherwise;
+    const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    CHECK(cell.empty() || (error == std::errc() && stop == cell.data() + cell.size()));
+    return value;
+  }
 
  private:
   const CsvTable& table_;
@@ -51,6 +59,28 @@ ModelFamily family_of(const std::string& name) {
   }
   CHECK(false);
   return ModelFamily::kCustom;
+}
+
+// "TYPE:FACTOR:ORIGINAL_POSITIONS".
+void set_rope_scaling(const std::string& text, RopeConfig& rope) {
+  if (text.empty()) {
+    return;
+  }
+  const size_t first = text.find(':'), second = text.find(':', first + 1);
+  CHECK(second != std::string::npos);
+  const std::string type = text.substr(0, first);
+  CHECK(type == "llama3" || type == "yarn");
+  rope.type = type == "llama3" ? RopeType::kLlama3 : RopeType::kYarn;
+  rope.factor = std::stod(text.substr(first + 1, second - first - 1));
+  rope.original_max_position_embeddings = std::stoll(text.substr(second + 1));
+}
+
+void set_constants(const Row& row, ModelConfig& config) {
+  config.rope.theta = row.real("rope_theta", config.rope.theta);
+  set_rope_scaling(row.text("rope_scaling"), config.rope);
+  config.rms_norm_eps = row.real("norm_eps", config.rms_norm_eps);
+  config.bos_token_id = static_cast<int64_t>(row.real("bos", -1));
+  config.eos_token_id = static_cast<int64_t>(row.real("eos", -1));
 }
 
 ModelConfig config_of(const Row& row) {
@@ -88,6 +118,7 @@ ModelConfig config_of(const Row& row) {
                 .rope_head_dim = row.number("rope_dim"),
                 .nope_head_dim = row.number("nope_dim"),
                 .v_head_dim = row.number("v_dim")};
+  set_constants(row, config);
   return config;
 }
 
@@ -123,6 +154,15 @@ std::vector<std::string> model_names() {
     names.push_back(row.fields.front());
   }
   return names;
+}
+
+bool knows_constants(const std::string& name_or_path) {
+  if (!name_or_path.empty() && exists(name_or_path)) {
+    return true;
+  }
+  const CsvTable table = read_catalog();
+  const CsvRow* row = find_row(table, name_or_path);
+  return row != nullptr && !Row(table, *row).text("norm_eps").empty();
 }
 
 ModelConfig find_model(const std::string& name_or_path) {

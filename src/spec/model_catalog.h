@@ -14,10 +14,13 @@ std::vector<std::string> model_names();
 
 // The shape of a catalogue model, or what load_model_config reads from an HF directory or a
 // config.json. Case, dashes, underscores, blanks and an organisation in front do not matter:
-// "qwen/qwen3_8b" is Qwen3-8B. A path that exists wins over a name. The catalogue knows sizes:
-// RoPE, epsilon and token ids of its models are ModelConfig's defaults. Errors: kNotFound with the
+// "qwen/qwen3_8b" is Qwen3-8B. A path that exists wins over a name. Errors: kNotFound with the
 // nearest name; those of load_model_config.
 ModelConfig find_model(const std::string& name_or_path);
+
+// Whether RoPE, epsilon and token ids are known as well: those of some catalogue models are
+// ModelConfig's defaults, which do for sizes and times.
+bool knows_constants(const std::string& name_or_path);
 
 // The name as the catalogue spells it, or the path as given: for output.
 std::string model_title(const std::string& name_or_path);

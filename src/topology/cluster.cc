@@ -64,6 +64,16 @@ Cluster with_servers(Cluster cluster, int64_t servers) {
   return cluster;
 }
 
+// Links to devices that take no part stay idle.
+Cluster part_of_server(Cluster cluster, int devices) {
+  if (cluster.intra.full_mesh && devices > 1) {
+    cluster.intra.bandwidth.value *=
+        static_cast<double>(devices - 1) / static_cast<double>(cluster.devices_per_server - 1);
+  }
+  cluster.devices_per_server = devices;
+  return cluster;
+}
+
 Cluster load_cluster_file(const std::string& path) {
   const ClusterFile catalog = read_catalog();
   ClusterFile file = parse_cluster_file(read_file(path), path, catalog.chips);
@@ -138,24 +148,26 @@ Cluster load_cluster(const std::string& name_or_file) {
 Cluster with_devices(Cluster cluster, int devices) {
   const int per_server = cluster.devices_per_server;
   const bool takes_turns = cluster.cores > 0 && cluster.inter.bandwidth.value <= 0;
-  const int64_t most = takes_turns ? kDevicesMax : per_server;
-  if (devices >= 1 && devices <= most) {
-    if (cluster.intra.full_mesh && devices > 1) {
-      // Links to devices that take no part stay idle.
-      cluster.intra.bandwidth.value *=
-          static_cast<double>(devices - 1) / static_cast<double>(per_server - 1);
-    }
-    cluster.devices_per_server = devices;
-    cluster.servers = 1;
-    return cluster;
+  if (devices < 1 || devices > kDevicesMax) {
+    throw_error(ErrorCode::kInvalidArgument, "cluster {}: {} devices; allowed are 1 to {}",
+                cluster.name, devices, kDevicesMax);
   }
-  if (devices < 1 || devices % per_server != 0) {
+  if (takes_turns) {
+    return with_servers(part_of_server(std::move(cluster), devices), 1);
+  }
+  const int64_t least = (devices + per_server - 1) / per_server;
+  int64_t servers = least;
+  while (devices % servers != 0) {
+    ++servers;
+  }
+  // Nobody takes a third of each server.
+  if (servers > 1 && 2 * devices < servers * per_server) {
     throw_error(ErrorCode::kInvalidArgument,
-                "cluster {}: {} devices; give up to {} (part of one server) or a multiple of {} "
-                "(whole servers)",
-                cluster.name, devices, per_server, per_server);
+                "cluster {}: {} devices make no equal parts of servers of {}; give {} or {}",
+                cluster.name, devices, per_server, (least - 1) * per_server, least * per_server);
   }
-  return with_servers(std::move(cluster), devices / per_server);
+  return with_servers(part_of_server(std::move(cluster), static_cast<int>(devices / servers)),
+                      servers);
 }
 
 }  // namespace plait

@@ -29,6 +29,7 @@ struct Chip {
   }
 
   std::string name;          // "910B3"
+  bool bf16 = true;          // false: fp16 alone (V100, 310P)
   Sourced memory_bytes;      // as npu-smi or nvidia-smi shows it
   Sourced reserve_bytes;     // never in a framework's counters: context, driver, libraries
   Sourced peak_16bit;        // FLOP/s of dense bf16 or fp16 matrix products
@@ -98,9 +99,9 @@ std::vector<std::string> cluster_names();
 // make, or several where no link between servers is described.
 Cluster load_cluster(const std::string& name_or_file);
 
-// The same with the number of devices set: whole servers, or part of one (where a full mesh then
-// has only the links among them), or, where ranks share cores, as many ranks on one server as
-// wanted. Errors: kInvalidArgument.
+// The same with the number of devices set: whole servers, or as few servers as have an equal part
+// each (where a full mesh then has only the links among them), or, where ranks share cores, as many
+// ranks on one server as wanted. Errors: kInvalidArgument.
 Cluster with_devices(Cluster cluster, int devices);
 
 }  // namespace plait

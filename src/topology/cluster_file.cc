@@ -198,10 +198,13 @@ class Reader {
 
   Chip read_chip(const std::string& name, const toml::table& table) const {
     const std::string path = "chip." + name + ".";
-    check_keys(table, path, keys_of(chip_figures()));
+    std::vector<std::string> keys = keys_of(chip_figures());
+    keys.emplace_back("bf16");
+    check_keys(table, path, keys);
     Chip chip;
     chip.name = name;
     read_figures(table, path, chip_figures(), chip);
+    read_flag(table, path, "bf16", chip.bf16);
     return chip;
   }
 
@@ -212,13 +215,19 @@ class Reader {
     check_keys(table, path + ".", keys);
     Link link;
     read_figures(table, path + ".", link_figures(), link);
-    if (const toml::node* mesh = table.get("full_mesh")) {
-      if (!mesh->is_boolean()) {
-        fail(*mesh, fmt::format("{}.full_mesh must be true or false", path));
-      }
-      link.full_mesh = mesh->as_boolean()->get();
-    }
+    read_flag(table, path + ".", "full_mesh", link.full_mesh);
     return link;
+  }
+
+  // Leaves `flag` as it is where the key is absent.
+  void read_flag(const toml::table& table, const std::string& path, const char* key,
+                 bool& flag) const {
+    if (const toml::node* node = table.get(key)) {
+      if (!node->is_boolean()) {
+        fail(*node, fmt::format("{}{} must be true or false", path, key));
+      }
+      flag = node->as_boolean()->get();
+    }
   }
 
   int count(const toml::table& table, const std::string& path, const char* key) const {

@@ -109,6 +109,9 @@ TEST(Cluster, TheCatalogueHasTheChipsThatPeopleAskFor) {
   EXPECT_DOUBLE_EQ(a2.chip.peak_16bit.value, 294.9e12);
   EXPECT_DOUBLE_EQ(a2.intra.bandwidth.value, 7 * 28e9);
   EXPECT_DOUBLE_EQ(a2.inter.bandwidth.value, 25e9);
+  EXPECT_FALSE(load_cluster("v100").chip.bf16);
+  EXPECT_FALSE(load_cluster("310p3").chip.bf16);
+  EXPECT_TRUE(a2.chip.bf16);
   EXPECT_EQ(load_cluster("a100").chip.gemm_efficiency.provenance, Provenance::kFitted);
 }
 
@@ -126,7 +129,7 @@ TEST(Cluster, ANameMayCarryANumberOfServers) {
   expect_error([] { load_cluster("910b33x4"); }, ErrorCode::kNotFound, {"did you mean '910b3'"});
 }
 
-TEST(Cluster, DevicesAreWholeServersOrPartOfOne) {
+TEST(Cluster, DevicesAreWholeServersOrEqualParts) {
   const Cluster a100 = load_cluster("a100");
   EXPECT_EQ(with_devices(a100, 64).servers, 8);
   EXPECT_EQ(with_devices(a100, 2).devices_per_server, 2);
@@ -135,7 +138,12 @@ TEST(Cluster, DevicesAreWholeServersOrPartOfOne) {
   // A full mesh keeps the links among those that take part.
   EXPECT_DOUBLE_EQ(with_devices(load_cluster("910b3"), 4).intra.bandwidth.value, 3 * 28e9);
   EXPECT_DOUBLE_EQ(with_devices(load_cluster("910b3"), 16).intra.bandwidth.value, 7 * 28e9);
-  for (const int devices : {0, -8, 12, 2000000}) {
+  // As few servers as have an equal part.
+  EXPECT_EQ(with_devices(a100, 12).servers, 2);
+  EXPECT_EQ(with_devices(a100, 12).devices_per_server, 6);
+  EXPECT_DOUBLE_EQ(with_devices(load_cluster("910b3"), 12).intra.bandwidth.value, 5 * 28e9);
+  expect_error([&] { with_devices(a100, 13); }, ErrorCode::kInvalidArgument, {"8 or 16"});
+  for (const int devices : {0, -8, 2000000}) {
     expect_error([&] { with_devices(a100, devices); }, ErrorCode::kInvalidArgument, {"a100"});
   }
   expect_error([] { with_devices(load_cluster("cpu"), 4); }, ErrorCode::kInvalidArgument,

@@ -83,7 +83,10 @@ ReadJob read_deepspeed_launch(const Launch& launch, const ShellScript& script,
   std::string text;
   std::string origin = script.origin;
   int first_line = 1;
-  const auto heredoc = script.files.find(name);
+  auto heredoc = script.files.find(name);
+  if (heredoc == script.files.end()) {
+    heredoc = script.files.find(std::filesystem::path(name).filename().string());
+  }
   if (heredoc != script.files.end()) {
     text = heredoc->second.text;
     first_line = heredoc->second.line;

@@ -259,6 +259,13 @@ std::optional<Launch> Reader::read() {
     take_arguments();
     return launch_;
   }
+  if (name == "plait" && word(at_ + 1) == "train") {
+    at_ += 2;
+    launch_.kind = ProgramKind::kPlait;
+    launch_.program = "plait train";
+    take_arguments();
+    return launch_;
+  }
   if (name == "megatron" &&
       (word(at_ + 1) == "sft" || word(at_ + 1) == "pt" || word(at_ + 1) == "rlhf")) {
     launch_.kind = ProgramKind::kSwift;

@@ -14,6 +14,7 @@ enum class ProgramKind : uint8_t {
   kPython,  // a script: pretrain_gpt.py, train.py
   kVllm,    // vllm serve, python -m vllm.entrypoints...
   kSwift,   // megatron sft (ms-swift)
+  kPlait,   // plait train
   kPlain,   // bare flags
 };
 
