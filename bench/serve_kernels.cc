@@ -1,0 +1,198 @@
+// Times the serving operators at the shapes of Qwen3-0.6B (hidden 1024, ffn 3072, 16 heads, 8 kv
+// heads of 128, vocabulary 151936, 28 layers), beside the bound measured in the same process: bytes
+// at the speed of a plain read of memory, or flops at the speed of a large f32 product, whichever
+// takes longer. All layers have weights (and a cache) of their own, so they come from memory as in
+// a real step. Usage: bench_serve_kernels [threads] [filter]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/round_up.h"
+#include "base/thread_pool.h"
+#include "device/cpu/gemm.h"
+#include "device/device.h"
+#include "tensor/tensor.h"
+
+namespace plait {
+namespace {
+
+constexpr int64_t kHidden = 1024;
+constexpr int64_t kFfn = 3072;
+constexpr int64_t kHeads = 16;
+constexpr int64_t kKvHeads = 8;
+constexpr int64_t kHeadDim = 128;
+constexpr int64_t kVocab = 151936;
+constexpr int64_t kLayers = 28;
+constexpr double kMinSeconds = 1.0;
+
+struct Bounds {
+  double bytes_per_s = 0;
+  double flops_per_s = 0;
+};
+
+// Best time of `call`, run for at least three times and kMinSeconds.
+double best_seconds(const std::function<void()>& call) {
+  double best = 1e30;
+  const double end = now_s() + kMinSeconds;
+  for (int i = 0; i < 3 || now_s() < end; ++i) {
+    const double begin = now_s();
+    call();
+    best = std::min(best, now_s() - begin);
+  }
+  return best;
+}
+
+Bounds measure_bounds(int num_threads) {
+  ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
+  const std::vector<int64_t> block(int64_t{64} << 20, 1);
+  std::vector<int64_t> sums(static_cast<size_t>(num_threads) * 64);
+  const auto count = static_cast<int64_t>(block.size());
+  const double seconds = best_seconds([&] {
+    pool.parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
+      int64_t sum = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        sum += block[static_cast<size_t>(i)];
+      }
+      sums[static_cast<size_t>(begin * num_threads / count * 64)] += sum;
+    });
+  });
+  return {static_cast<double>(count) * 8 / seconds, cpu::measure_gemm_peak(DType::kF32, pool)};
+}
+
+Tensor random_tensor(Device& device, std::vector<int64_t> shape, DType dtype, float scale) {
+  Tensor result(device, std::move(shape), dtype, MemoryCategory::kWorkspace);
+  Tensor f32(device, result.shape(), DType::kF32, MemoryCategory::kWorkspace);
+  std::vector<float> values(static_cast<size_t>(result.count()));
+  uint32_t state = 1;
+  for (float& x : values) {
+    state = state * 1664525U + 1013904223U;
+    x = (static_cast<float>(state >> 8) / 8388608.0F - 1) * scale;
+  }
+  device.stream().copy_to_device(f32.ptr(), values.data(), f32.bytes());
+  device.kernels().cast(device.stream(), {.source = f32.ptr(),
+                                          .destination = result.ptr(),
+                                          .count = result.count(),
+                                          .source_dtype = DType::kF32,
+                                          .destination_dtype = dtype});
+  return result;
+}
+
+class Bench {
+ public:
+  Bench(int num_threads, std::string filter)
+      : filter_(std::move(filter)),
+        device_(make_device("cpu", {.num_threads = num_threads})),
+        bounds_(measure_bounds(num_threads)) {
+    std::printf("read %.1f GB/s, f32 product %.0f GFLOP/s\n", bounds_.bytes_per_s / 1e9,
+                bounds_.flops_per_s / 1e9);
+    std::printf("%-34s %9s %9s %9s %9s\n", "", "ms", "GB/s", "GFLOP/s", "of bound");
+  }
+
+  // The products of one step, all layers; the last (vocabulary) for `head_rows` rows.
+  void products(WeightFormat format, const char* format_name) {
+    if (std::string("products ").append(format_name).find(filter_) == std::string::npos) {
+      return;
+    }
+    std::vector<PackedWeight> shapes;
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      shapes.push_back({(kHeads + 2 * kKvHeads) * kHeadDim, kHidden, format});
+      shapes.push_back({kHidden, kHeads * kHeadDim, format});
+      shapes.push_back({2 * kFfn, kHidden, format});
+      shapes.push_back({kHidden, kFfn, format});
+    }
+    shapes.push_back({kVocab, kHidden, format});
+    std::vector<std::unique_ptr<Buffer>> weights;
+    for (const PackedWeight& shape : shapes) {
+      weights.push_back(pack(shape));
+    }
+    for (const int64_t m : {1, 2, 4, 8, 16, 512}) {
+      time_products(shapes, weights, m, format_name);
+    }
+  }
+
+ private:
+  std::unique_ptr<Buffer> pack(const PackedWeight& weight) {
+    auto packed = std::make_unique<Buffer>(*device_, device_->kernels().packed_weight_bytes(weight),
+                                           MemoryCategory::kWeights);
+    const int64_t piece = std::min<int64_t>(weight.n, 4096);
+    const Tensor source = random_tensor(*device_, {piece, weight.k}, DType::kBF16, 0.05F);
+    for (int64_t row = 0; row < weight.n; row += piece) {
+      device_->kernels().pack_weight(device_->stream(), {.source = source.ptr(),
+                                                         .packed = packed->ptr(),
+                                                         .weight = weight,
+                                                         .row_begin = row,
+                                                         .rows = std::min(piece, weight.n - row),
+                                                         .source_stride = weight.k,
+                                                         .source_dtype = DType::kBF16});
+    }
+    return packed;
+  }
+
+  void time_products(const std::vector<PackedWeight>& shapes,
+                     const std::vector<std::unique_ptr<Buffer>>& weights, int64_t m,
+                     const char* format_name) {
+    // A prompt needs the logits of its last row only.
+    const int64_t head_rows = m > 64 ? 1 : m;
+    const DType dtype = shapes[0].format == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+    const Tensor a = random_tensor(*device_, {m, kFfn}, dtype, 1);
+    const Tensor c(*device_, {m, 2 * kFfn}, dtype, MemoryCategory::kWorkspace);
+    const Tensor logits(*device_, {head_rows, kVocab}, DType::kF32, MemoryCategory::kWorkspace);
+    double bytes = 0;
+    double flops = 0;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const int64_t rows = shapes[i].n == kVocab ? head_rows : m;
+      bytes += static_cast<double>(weights[i]->bytes());
+      flops += 2.0 * static_cast<double>(rows * shapes[i].n * shapes[i].k);
+    }
+    const double seconds = best_seconds([&] {
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        const bool is_head = shapes[i].n == kVocab;
+        device_->kernels().matmul_packed(device_->stream(),
+                                         {.a = a.ptr(),
+                                          .packed = weights[i]->ptr(),
+                                          .c = is_head ? logits.ptr() : c.ptr(),
+                                          .weight = shapes[i],
+                                          .m = is_head ? head_rows : m,
+                                          .a_stride = kFfn,
+                                          .c_stride = is_head ? kVocab : 2 * kFfn,
+                                          .a_dtype = dtype,
+                                          .c_dtype = is_head ? DType::kF32 : dtype});
+      }
+    });
+    report("products " + std::string(format_name) + ", " + std::to_string(m) + " rows", seconds,
+           bytes, flops);
+  }
+
+  void report(const std::string& name, double seconds, double bytes, double flops) const {
+    const double bound = std::max(bytes / bounds_.bytes_per_s, flops / bounds_.flops_per_s);
+    std::printf("%-34s %9.2f %9.1f %9.1f %8.0f%%\n", name.c_str(), seconds * 1e3,
+                bytes / seconds / 1e9, flops / seconds / 1e9, bound / seconds * 100);
+    std::fflush(stdout);
+  }
+
+  std::string filter_;
+  std::unique_ptr<Device> device_;
+  Bounds bounds_;
+};
+
+int run(int argc, char** argv) {
+  const int num_threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  Bench bench(num_threads, argc > 2 ? argv[2] : "");
+  bench.products(WeightFormat::kBF16, "bf16");
+  bench.products(WeightFormat::kInt8, "int8");
+  bench.products(WeightFormat::kF32, "f32");
+  return 0;
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  return plait::run(argc, argv);
+}
