@@ -1,9 +1,6 @@
 #include "device/cpu/serve/serve.h"
 
 #include "base/error.h"
-#include "device/cpu/serve/attention.h"
-#include "device/cpu/serve/isa.h"
-#include "device/cpu/serve/matmul.h"
 #include "device/cpu/serve/plain_serve.h"
 
 namespace plait::cpu::serve {
@@ -36,14 +33,7 @@ void matmul_packed(const MatmulPackedArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.c_dtype));
   CHECK_GE(args.a_stride, args.weight.k);
   CHECK_GE(args.c_stride, args.weight.n);
-  if (args.m == 0 || args.weight.n == 0) {
-    return;
-  }
-  if (isa() == nullptr || args.weight.k == 0) {
-    plain::matmul_packed(args, pool);
-  } else {
-    matmul_packed_with(*isa(), args, pool);
-  }
+  plain::matmul_packed(args, pool);
 }
 
 void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
@@ -66,11 +56,7 @@ void prepare_qkv(const PrepareQkvArgs& args, ThreadPool& pool) {
 void paged_attention(const PagedAttentionArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.dtype));
   check_kv(args.kv, args.heads);
-  if (isa() == nullptr) {
-    plain::paged_attention(args, pool);
-  } else {
-    paged_attention_with(*isa(), args, pool);
-  }
+  plain::paged_attention(args, pool);
 }
 
 void row_argmax(const RowArgmaxArgs& args, ThreadPool& pool) {
