@@ -106,6 +106,31 @@ bool is_word_character(uint32_t code_point) {
   }
 }
 
+bool is_printable(uint32_t code_point) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(code_point))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return code_point == ' ';
+    default:
+      return true;
+  }
+}
+
+uint32_t to_upper(uint32_t code_point) {
+  return static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(code_point)));
+}
+
+uint32_t to_lower(uint32_t code_point) {
+  return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code_point)));
+}
+
 bool may_change_in_nfc(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {

@@ -48,6 +48,11 @@ CharClass char_class(uint32_t code_point);
 // \w as Rust has it: letters, marks, decimal numbers, connectors.
 bool is_word_character(uint32_t code_point);
 
+// Whether Python's repr() shows it as it is.
+bool is_printable(uint32_t code_point);
+uint32_t to_upper(uint32_t code_point);
+uint32_t to_lower(uint32_t code_point);
+
 // The text in Unicode normalisation form C. Requires: well-formed UTF-8. O(n log n).
 std::string to_nfc(std::string_view text);
 // False only if to_nfc(text) == text for certain; cheap.

@@ -107,9 +107,11 @@ Activations activations_of(const MatmulPackedArgs& args, int64_t row) {
   if (args.weight.format == WeightFormat::kInt8) {
     const auto limit = static_cast<float>(activation_limit(args.weight.k));
     result.scale = finite ? largest / limit : std::numeric_limits<float>::quiet_NaN();
-    const float inverse = finite && largest > 0 ? limit / largest : 0;
+    const float inverse = finite && largest >= 1e-30F ? limit / largest : 0;
     for (const float x : result.values) {
-      const float scaled = finite ? std::nearbyint(x * inverse) : 0;
+      // Adding 1.5 * 2^23 rounds to an integer.
+      constexpr float kShift = 12582912.0F;
+      const float scaled = finite ? std::fma(x, inverse, kShift) - kShift : 0;
       result.integers.push_back(static_cast<int32_t>(std::clamp(scaled, -limit, limit)));
     }
   }

@@ -1,6 +1,9 @@
 #include "device/cpu/serve/serve.h"
 
 #include "base/error.h"
+#include "device/cpu/serve/attention.h"
+#include "device/cpu/serve/isa.h"
+#include "device/cpu/serve/matmul.h"
 #include "device/cpu/serve/plain_serve.h"
 
 namespace plait::cpu::serve {
@@ -33,7 +36,14 @@ void matmul_packed(const MatmulPackedArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.c_dtype));
   CHECK_GE(args.a_stride, args.weight.k);
   CHECK_GE(args.c_stride, args.weight.n);
-  plain::matmul_packed(args, pool);
+  if (args.m == 0 || args.weight.n == 0) {
+    return;
+  }
+  if (isa() == nullptr || args.weight.k == 0) {
+    plain::matmul_packed(args, pool);
+  } else {
+    matmul_packed_with(*isa(), args, pool);
+  }
 }
 
 void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
@@ -56,7 +66,11 @@ void prepare_qkv(const PrepareQkvArgs& args, ThreadPool& pool) {
 void paged_attention(const PagedAttentionArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.dtype));
   check_kv(args.kv, args.heads);
-  plain::paged_attention(args, pool);
+  if (isa() == nullptr) {
+    plain::paged_attention(args, pool);
+  } else {
+    paged_attention_with(*isa(), args, pool);
+  }
 }
 
 void row_argmax(const RowArgmaxArgs& args, ThreadPool& pool) {
