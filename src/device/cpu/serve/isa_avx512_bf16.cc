@@ -17,6 +17,8 @@ constexpr int kLanes = 16;
 namespace plait::cpu::serve {
 namespace {
 constexpr int kTileRows = 12;
+constexpr int kTilePanels = 2;
+constexpr int kBf16Rows = 12;
 constexpr int kMaxSums = 24;
 constexpr bool kHasDotBf16 = true;
 

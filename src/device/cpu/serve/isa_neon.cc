@@ -12,6 +12,8 @@ constexpr int kLanes = 4;
 namespace plait::cpu::serve {
 namespace {
 constexpr int kTileRows = 6;
+constexpr int kTilePanels = 1;
+constexpr int kBf16Rows = 5;
 constexpr int kMaxSums = 24;
 constexpr bool kHasDotBf16 = false;
 

@@ -95,6 +95,7 @@ void multiply_block(const Product& product, int64_t row, int64_t rows, int64_t p
   const int64_t a_bytes =
       product.arithmetic == Arithmetic::kInt8 || product.arithmetic == Arithmetic::kBf16Pairs ? 2
                                                                                               : 4;
+  block.expand = true;
   const char* a = block.a;
   const char* panels = block.panels;
   for (int64_t depth = 0; depth < product.depth; depth += kBlockDepth) {
