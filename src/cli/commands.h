@@ -23,6 +23,7 @@ void add_data_command(CLI::App& app, Command& chosen);
 void add_checkpoint_command(CLI::App& app, Command& chosen);
 void add_generate_command(CLI::App& app, Command& chosen);
 void add_plan_command(CLI::App& app, Command& chosen);
+void add_comm_command(CLI::App& app, Command& chosen);
 void add_profile_command(CLI::App& app, Command& chosen);
 // Subcommands of plan.
 void add_plan_calibrate_command(CLI::App& plan, Command& chosen);

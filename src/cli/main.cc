@@ -40,6 +40,7 @@ int run(int argc, char** argv) {
   add_checkpoint_command(app, chosen);
   add_generate_command(app, chosen);
   add_plan_command(app, chosen);
+  add_comm_command(app, chosen);
   add_profile_command(app, chosen);
   if (argc > 1) {
     check_subcommand(app, argv[1]);

@@ -76,6 +76,9 @@ void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
     }
   }
   report.proposal = find_proposal(request);
+  if (!report.proposal && report.memory && report.memory->fit == Fit::kDoesNotFit) {
+    report.least_devices = least_devices(read.job, *cluster, read.world_size);
+  }
 }
 
 // The --config of MindFormers' run_mindformer.py; empty for other programs.

@@ -56,6 +56,7 @@ struct CheckReport {
   int world_size = 0;
   std::optional<MemoryVerdict> memory;
   std::optional<Proposal> proposal;
+  int least_devices = 0;  // where nothing on these devices fits: how many would do; 0: not known
   std::vector<Note> serving;  // lines of a serving command: weights, KV cache, ...
 
   int num_errors() const;

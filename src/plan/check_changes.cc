@@ -166,7 +166,10 @@ std::vector<ProposedChange> changed_settings(const ReadJob& read, const TrainJob
   changes.compare("seq_len", before.batch.seq_len, after.batch.seq_len);
   compare_stages(changes, read, after);
   if (before.offload_optimizer != after.offload_optimizer) {
-    changes.add("offload", on_off(before.offload_optimizer), on_off(after.offload_optimizer));
+    const auto device = [&](bool on) {
+      return before.stack != Stack::kDeepSpeed ? on_off(on) : std::string(on ? "cpu" : "none");
+    };
+    changes.add("offload", device(before.offload_optimizer), device(after.offload_optimizer));
   }
   changes.compare("experts_per_token", before.model.moe.experts_per_token,
                   after.model.moe.experts_per_token);

@@ -12,4 +12,8 @@ MemoryVerdict judge_memory(const TrainJob& job, const Chip& chip);
 // the others.
 const char* assumed_cluster(Stack stack);
 
+// Doubles `from` until some layout of the model and batch fits; 0: none does, or the cluster has no
+// network for so many.
+int least_devices(const TrainJob& job, const Cluster& cluster, int from);
+
 }  // namespace plait

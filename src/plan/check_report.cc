@@ -167,6 +167,12 @@ std::string check_report_text(const CheckReport& report) {
   if (report.proposal) {
     text += proposal_text(*report.proposal);
   }
+  if (report.least_devices > 0) {
+    text += fmt::format(
+        "\nno layout of {} devices was found to fit; {} devices hold it (plait plan --devices {} "
+        "shows how)\n",
+        report.world_size, report.least_devices, report.least_devices);
+  }
   add_notes(text, "assumed", report.assumptions);
   add_notes(text, "not evaluated", report.not_evaluated);
   return text;
@@ -198,6 +204,7 @@ std::string check_report_json(const CheckReport& report) {
                {"job", job_json(report)}};
   json["memory"] = report.memory ? memory_json(*report.memory) : Json(nullptr);
   json["serving"] = notes_json(report.serving);
+  json["least_devices"] = report.least_devices > 0 ? Json(report.least_devices) : Json(nullptr);
   json["proposal"] = report.proposal ? proposal_json(*report.proposal) : Json(nullptr);
   return dump_json(json, 2) + "\n";
 }

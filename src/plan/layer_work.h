@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/job.h"
+#include "topology/collective_model.h"
 #include "topology/mesh.h"
 
 namespace plait {
@@ -32,14 +33,6 @@ struct Operator {
 
   // What selective recomputation redoes.
   bool stores_scores() const { return core_attention && kind != OpKind::kAttention; }
-};
-
-enum class CollectiveKind : uint8_t {
-  kAllReduce,
-  kAllGather,
-  kReduceScatter,
-  kAllToAll,
-  kSendRecv
 };
 
 enum class CommAxis : uint8_t { kTp, kCp, kEp, kDp, kPp };

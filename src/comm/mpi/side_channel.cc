@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/rng.h"
 #include "comm/fault.h"
 #include "comm/mpi/tcp.h"

@@ -16,12 +16,6 @@
 
 namespace plait {
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
-
 std::vector<std::string> own_addresses() {
   std::vector<std::string> result = {"127.0.0.1"};
   ifaddrs* list = nullptr;

@@ -6,8 +6,6 @@
 
 namespace plait {
 
-std::string host_name();
-
 // IPv4 addresses of this host, the loopback first.
 std::vector<std::string> own_addresses();
 
