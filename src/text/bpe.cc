@@ -43,6 +43,29 @@ std::string shown_token(const std::string& bytes) {
 
 }  // namespace
 
+void add_merges(const std::vector<std::string>& merges, TokenizerSpec& spec) {
+  const TokenIndex index(spec.tokens);
+  const auto find = [&](const std::string& part, const std::string& merge) {
+    const int32_t id = index.find(decode_byte_alphabet(part).value_or(part));
+    if (id < 0) {
+      throw_error(ErrorCode::kCorruptData,
+                  "{}: the merge '{}' has the part '{}', which is no token", spec.origin, merge,
+                  part);
+    }
+    return id;
+  };
+  spec.merges.reserve(spec.merges.size() + merges.size());
+  for (const std::string& merge : merges) {
+    const size_t space = merge.find(' ');
+    if (space == std::string::npos || merge.find(' ', space + 1) != std::string::npos) {
+      throw_error(ErrorCode::kCorruptData,
+                  "{}: the merge '{}' is not two tokens with a space between", spec.origin, merge);
+    }
+    const int32_t left = find(merge.substr(0, space), merge);
+    spec.merges.emplace_back(left, find(merge.substr(space + 1), merge));
+  }
+}
+
 TokenIndex::TokenIndex(const std::vector<std::string>& tokens)
     : tokens_(&tokens), slots_(std::bit_ceil(tokens.size() * 2 + 16)), mask_(slots_.size() - 1) {
   for (size_t id = 0; id < tokens.size(); ++id) {

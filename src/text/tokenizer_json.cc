@@ -5,18 +5,21 @@
 
 #include "base/error.h"
 #include "base/json_full.h"
-#include "text/bpe.h"
 
 namespace plait::hf_tokenizer {
 namespace {
 
 constexpr int64_t kIdMax = 1 << 24;
 
+std::string shown(const Tree& value) {
+  return value.dump(-1, ' ', false, Tree::error_handler_t::replace);
+}
+
 // Far above any vocabulary; bounds what a broken id can make plait allocate.
 int32_t to_id(const Tree& value, const std::string& what, const std::string& origin) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kIdMax) {
     throw_error(ErrorCode::kCorruptData, "{}: {} has the id {}; it must be an integer from 0 to {}",
-                origin, what, value.dump(-1, ' ', false, Tree::error_handler_t::replace), kIdMax);
+                origin, what, shown(value), kIdMax);
   }
   return value.get<int32_t>();
 }
@@ -43,20 +46,16 @@ void read_vocabulary(const Tree& model, TokenizerSpec& spec) {
   }
 }
 
-// "a b" or ["a", "b"].
-std::pair<std::string, std::string> read_merge(const Tree& merge, const std::string& origin) {
-  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
-  }
+// ["a", "b"] or "a b", as the latter.
+std::string merge_text(const Tree& merge, const std::string& origin) {
   if (merge.is_string()) {
-    const auto& text = merge.get_ref<const std::string&>();
-    const size_t space = text.find(' ');
-    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
-      return {text.substr(0, space), text.substr(space + 1)};
-    }
+    return merge.get<std::string>();
+  }
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
   }
   throw_error(ErrorCode::kCorruptData, "{}: the merge {} is neither \"a b\" nor [\"a\", \"b\"]",
-              origin, merge.dump(-1, ' ', false, Tree::error_handler_t::replace));
+              origin, shown(merge));
 }
 
 void read_merges(const Tree& model, TokenizerSpec& spec) {
@@ -64,21 +63,12 @@ void read_merges(const Tree& model, TokenizerSpec& spec) {
   if (!merges.is_array()) {
     throw_error(ErrorCode::kCorruptData, "{}: model.merges must be a list", spec.origin);
   }
-  const TokenIndex index(spec.tokens);
-  const auto find = [&](const std::string& token) {
-    const int32_t id = index.find(decode_byte_alphabet(token).value_or(token));
-    if (id < 0) {
-      throw_error(ErrorCode::kCorruptData, "{}: a merge has the part '{}', which is no token",
-                  spec.origin, token);
-    }
-    return id;
-  };
-  spec.merges.reserve(merges.size());
+  std::vector<std::string> texts;
+  texts.reserve(merges.size());
   for (const Tree& merge : merges) {
-    const auto [left, right] = read_merge(merge, spec.origin);
-    const int32_t left_id = find(left);
-    spec.merges.emplace_back(left_id, find(right));
+    texts.push_back(merge_text(merge, spec.origin));
   }
+  add_merges(texts, spec);
 }
 
 void add_byte_level(const Tree& step, bool is_first, TokenizerSpec& spec) {

@@ -70,4 +70,7 @@ TokenizerSpec parse_hf_tokenizer(const std::string& tokenizer_json, const std::s
 // the other bytes are moved to U+0100 and up. Absent if `text` has another character.
 std::optional<std::string> decode_byte_alphabet(const std::string& text);
 
+// Appends merges that are written as "a b" in the byte alphabet. Errors: kCorruptData, named.
+void add_merges(const std::vector<std::string>& merges, TokenizerSpec& spec);
+
 }  // namespace plait
