@@ -1,0 +1,247 @@
+#include "doctor/diagnosis.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/utf8.h"
+#include "doctor/verdict.h"
+#include "doctor/waits.h"
+
+namespace plait {
+namespace {
+
+constexpr size_t kMaxEvidence = 6;
+constexpr size_t kMaxRuledOut = 8;
+
+class DiagnosisMaker {
+ public:
+  DiagnosisMaker(std::vector<ScannedFile>& files, const RuleSet& rules)
+      : files_(files), rules_(rules) {}
+
+  Diagnosis make() {
+    result_.notes = align_clocks(files_, rules_);
+    describe_input();
+    list_ = find_faults(files_, rules_);
+    classes_ = group_by_class(list_.findings);
+    verdict_ = choose_root(classes_);
+    if (verdict_.root < 0) {
+      say_nothing_found();
+      return std::move(result_);
+    }
+    const FaultClass& root = classes_[static_cast<size_t>(verdict_.root)];
+    say_root(root);
+    say_guilty(root);
+    add_evidence(root);
+    add_chain(root);
+    add_ruled_out(root);
+    return std::move(result_);
+  }
+
+ private:
+  void describe_input() {
+    result_.num_files = static_cast<int64_t>(files_.size());
+    for (const ScannedFile& file : files_) {
+      result_.num_lines += file.num_lines;
+      result_.bytes += file.bytes;
+      if (!file.problem.empty()) {
+        result_.notes.push_back(printable(file.name + ": " + file.problem));
+      }
+    }
+  }
+
+  void say_nothing_found() {
+    result_.cause = "no known fault is in these logs";
+    result_.fix =
+        "Collect the logs of every rank (plait doctor collect, or ~/ascend/log of all hosts, the "
+        "console output, dmesg -T, npu-smi info) and read them together: the rank that reports "
+        "nothing, or stopped first, is the one to look at.";
+    result_.verify =
+        "Set ASCEND_GLOBAL_LOG_LEVEL=1 and ASCEND_GLOBAL_EVENT_ENABLE=1, repeat the "
+        "run, and run plait doctor logs on the new logs.";
+  }
+
+  void say_root(const FaultClass& root) {
+    const FaultRule& rule = *root.rule;
+    const bool settled = rule.role != FaultRole::kConsequence;
+    result_.name = settled ? rule.name : "unknown";
+    result_.cause = printable(filled_in(rule.cause, root.first->captures));
+    result_.fix = printable(filled_in(rule.fix, root.first->captures));
+    result_.verify = printable(filled_in(rule.verify, root.first->captures));
+    if (result_.verify.empty()) {
+      result_.verify =
+          "Start again and run plait doctor logs on the new logs: this line must be "
+          "gone and no other in its place.";
+    }
+    result_.source = rule.source;
+    result_.confidence = settled ? rule.confidence : Confidence::kLow;
+    if (verdict_.rival_is_close && result_.confidence == Confidence::kHigh) {
+      result_.confidence = Confidence::kMedium;
+    }
+  }
+
+  void say_guilty(const FaultClass& root) {
+    const Finding& first = *root.first;
+    const auto captured = [&](const char* name) {
+      const auto found = first.captures.find(name);
+      // HCCL prints an unknown rank as the largest 32-bit number.
+      const bool told = found != first.captures.end() && found->second != "4294967295";
+      return told ? printable(found->second) : std::string();
+    };
+    Guilty& guilty = result_.guilty;
+    guilty = {captured("g_host"), captured("g_rank"), captured("g_device")};
+    while (!guilty.rank.empty() && guilty.rank.back() == ',') {
+      guilty.rank.pop_back();
+    }
+    const bool names_other = !guilty.host.empty() || !guilty.rank.empty();
+    if (root.rule->role == FaultRole::kCause && !names_other) {
+      guilty.host = printable(first.origin.host);
+      guilty.rank = first.origin.rank < 0 ? "" : std::to_string(first.origin.rank);
+      if (guilty.device.empty() && first.origin.device >= 0) {
+        guilty.device = std::to_string(first.origin.device);
+      }
+    }
+    if (root.rule->role != FaultRole::kCause) {
+      const WaitedFor waited = find_waited_for(list_.findings);
+      if (!waited.rank.empty()) {
+        guilty.rank = waited.rank;
+        guilty.host = waited.host.empty() ? guilty.host : waited.host;
+        result_.cause += "; " + waited.reason;
+      }
+    }
+  }
+
+  Evidence evidence_at(const LinePlace& place) const {
+    const ScannedFile& file = files_[place.file];
+    const LogLine& line = file.lines[place.line];
+    return {printable(file.name), line.number, printable(line.text)};
+  }
+
+  void add_evidence(const FaultClass& root) {
+    std::set<std::pair<size_t, size_t>> seen;
+    const auto add = [&](const Finding& finding) {
+      for (const LinePlace& place : finding.places) {
+        if (result_.evidence.size() < kMaxEvidence &&
+            seen.insert({place.file, place.line}).second) {
+          result_.evidence.push_back(evidence_at(place));
+        }
+      }
+    };
+    add(*root.first);
+    for (const Finding* finding : root.all) {
+      add(*finding);
+    }
+  }
+
+  static std::string who(const LineOrigin& origin) {
+    std::string text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+    if (origin.rank >= 0) {
+      add("rank " + std::to_string(origin.rank));
+    }
+    if (origin.device >= 0) {
+      add("device " + std::to_string(origin.device));
+    }
+    if (!origin.host.empty()) {
+      add("host " + printable(origin.host));
+    }
+    if (text.empty() && origin.pid >= 0) {
+      add("pid " + std::to_string(origin.pid));
+    }
+    return text;
+  }
+
+  void add_chain(const FaultClass& root) {
+    const auto link = [&](const FaultClass& group) {
+      const LineOrigin& origin = group.first->origin;
+      return ChainLink{group.rule->name,
+                       fault_role_name(group.rule->role),
+                       evidence_at(group.first->places[0]).text,
+                       who(origin),
+                       origin.time,
+                       group.count};
+    };
+    for (const FaultClass& group : classes_) {
+      if (&group != &root && explains(root, group)) {
+        result_.chain.push_back(link(group));
+      }
+    }
+    std::stable_sort(result_.chain.begin(), result_.chain.end(),
+                     [](const ChainLink& a, const ChainLink& b) {
+                       return a.time >= 0 && b.time >= 0 && a.time < b.time;
+                     });
+    result_.chain.insert(result_.chain.begin(), link(root));
+  }
+
+  void add_ruled_out(const FaultClass& root) {
+    std::set<std::string> named = {root.rule->name};
+    for (const ChainLink& link : result_.chain) {
+      named.insert(link.name);
+    }
+    const auto add = [&](const std::string& name, const std::string& reason) {
+      if (result_.ruled_out.size() < kMaxRuledOut && named.insert(name).second) {
+        result_.ruled_out.push_back({name, printable(reason)});
+      }
+    };
+    for (const int index : verdict_.rivals) {
+      const FaultClass& group = classes_[static_cast<size_t>(index)];
+      const bool later = began_later(*group.first, *root.first, 0);
+      add(group.rule->name, later ? "it came later" : "its text says less about the cause");
+    }
+    for (const FaultClass& group : classes_) {
+      add(group.rule->name, "something else in these logs explains it");
+    }
+    for (const Rejection& rejection : list_.rejections) {
+      if (rejection.rule->role == FaultRole::kCause) {
+        add(rejection.rule->name, rejection.reason);
+      }
+    }
+  }
+
+  std::vector<ScannedFile>& files_;
+  const RuleSet& rules_;
+  FindingList list_;
+  std::vector<FaultClass> classes_;
+  Verdict verdict_;
+  Diagnosis result_;
+};
+
+}  // namespace
+
+Diagnosis diagnose(std::vector<ScannedFile> files, const RuleSet& rules) {
+  return DiagnosisMaker(files, rules).make();
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t bad = std::min(find_invalid_utf8(text), text.size());
+    for (size_t i = 0; i < bad; ++i) {
+      const auto byte = static_cast<unsigned char>(text[i]);
+      // U+0080..U+009F (C2 80..9F) steer terminals too; so do the marks of writing direction.
+      const bool c1 = byte == 0xc2 && i + 1 < bad && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+      const std::string_view mark = text.substr(i, 3);
+      const bool direction = mark >= "\xe2\x80\xaa" && mark <= "\xe2\x80\xae";
+      if (byte == '\t') {
+        result += ' ';
+      } else if (byte < 0x20 || byte == 0x7f || c1) {
+        result += fmt::format("\\x{:02x}", c1 ? static_cast<unsigned char>(text[i + 1]) : byte);
+        i += c1 ? 1 : 0;
+      } else if (direction) {
+        result += "?";
+        i += 2;
+      } else {
+        result += text[i];
+      }
+    }
+    if (bad < text.size()) {
+      result += '?';
+    }
+    text.remove_prefix(std::min(bad + 1, text.size()));
+  }
+  return result;
+}
+
+}  // namespace plait

@@ -1,0 +1,133 @@
+// The two forms in which a diagnosis is told.
+#include <cmath>
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "base/json_full.h"
+#include "doctor/diagnosis.h"
+
+namespace plait {
+namespace {
+
+std::string who_is(const Guilty& guilty) {
+  std::string text;
+  const auto add = [&](const char* what, const std::string& value) {
+    if (!value.empty()) {
+      text += (text.empty() ? "" : ", ") + std::string(what) + " " + value;
+    }
+  };
+  add("host", guilty.host);
+  add(guilty.rank.find(',') == std::string::npos ? "rank" : "ranks", guilty.rank);
+  add("device", guilty.device);
+  return text.empty() ? "these logs do not name a host, rank or device" : text;
+}
+
+std::string time_text(double time) {
+  if (time < 0) {
+    return "";
+  }
+  const auto seconds = static_cast<std::time_t>(std::floor(time));
+  std::tm parts = {};
+  if (gmtime_r(&seconds, &parts) == nullptr) {
+    return "";
+  }
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+constexpr size_t kShownText = 240;
+
+std::string shown(const std::string& text) {
+  if (text.size() <= kShownText) {
+    return text;
+  }
+  size_t end = kShownText;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) {
+    --end;
+  }
+  return text.substr(0, end) + "...";
+}
+
+}  // namespace
+
+std::string diagnosis_text(const Diagnosis& diagnosis) {
+  std::string text;
+  text += fmt::format("Cause:   {} ({} confidence): {}\n", diagnosis.name,
+                      confidence_name(diagnosis.confidence), diagnosis.cause);
+  text += "Guilty:  " + who_is(diagnosis.guilty) + "\n";
+  if (diagnosis.evidence.empty()) {
+    text += fmt::format("Because: {} lines in {} file(s) were read and none is known\n",
+                        diagnosis.num_lines, diagnosis.num_files);
+  } else {
+    const Evidence& first = diagnosis.evidence[0];
+    text += fmt::format("Because: {}:{}: {}\n", first.file, first.line, shown(first.text));
+  }
+  text += "Do now:  " + diagnosis.fix + "\n";
+  text += "Verify:  " + diagnosis.verify + "\n";
+  if (diagnosis.evidence.size() > 1) {
+    text += "\nMore evidence\n";
+    for (size_t i = 1; i < diagnosis.evidence.size(); ++i) {
+      const Evidence& item = diagnosis.evidence[i];
+      text += fmt::format("  {}:{}: {}\n", item.file, item.line, shown(item.text));
+    }
+  }
+  if (diagnosis.chain.size() > 1) {
+    text += "\nFrom cause to consequences\n";
+    for (const ChainLink& link : diagnosis.chain) {
+      text += fmt::format("  {:<19} {} ({}, {} line{}{}{})\n", time_text(link.time), link.name,
+                          link.role, link.count, link.count == 1 ? "" : "s",
+                          link.who.empty() ? "" : ", ", link.who);
+    }
+  }
+  if (!diagnosis.ruled_out.empty()) {
+    text += "\nRuled out\n";
+    for (const RuledOut& item : diagnosis.ruled_out) {
+      text += fmt::format("  {}: {}\n", item.name, item.reason);
+    }
+  }
+  for (const std::string& note : diagnosis.notes) {
+    text += "\nNote: " + note + "\n";
+  }
+  return text;
+}
+
+std::string diagnosis_json(const Diagnosis& diagnosis) {
+  const auto text_or_null = [](const std::string& text) {
+    return text.empty() ? Json(nullptr) : Json(text);
+  };
+  Json json;
+  json["class"] = diagnosis.name;
+  json["confidence"] = confidence_name(diagnosis.confidence);
+  json["guilty"] = {{"host", text_or_null(diagnosis.guilty.host)},
+                    {"rank", text_or_null(diagnosis.guilty.rank)},
+                    {"device", text_or_null(diagnosis.guilty.device)}};
+  json["cause"] = diagnosis.cause;
+  json["evidence"] = Json::array();
+  for (const Evidence& item : diagnosis.evidence) {
+    json["evidence"].push_back({{"file", item.file}, {"line", item.line}, {"text", item.text}});
+  }
+  json["fix"] = diagnosis.fix;
+  json["verify"] = diagnosis.verify;
+  json["source"] = text_or_null(diagnosis.source);
+  json["chain"] = Json::array();
+  for (const ChainLink& link : diagnosis.chain) {
+    json["chain"].push_back({{"class", link.name},
+                             {"role", link.role},
+                             {"time", text_or_null(time_text(link.time))},
+                             {"who", text_or_null(link.who)},
+                             {"lines", link.count},
+                             {"text", link.text}});
+  }
+  json["ruled_out"] = Json::array();
+  for (const RuledOut& item : diagnosis.ruled_out) {
+    json["ruled_out"].push_back({{"class", item.name}, {"reason", item.reason}});
+  }
+  json["notes"] = diagnosis.notes;
+  json["files"] = diagnosis.num_files;
+  json["lines"] = diagnosis.num_lines;
+  json["bytes"] = diagnosis.bytes;
+  return dump_json(json, 2) + "\n";
+}
+
+}  // namespace plait

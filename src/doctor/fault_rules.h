@@ -1,0 +1,89 @@
+// What the doctor knows: rules as data (catalog/fault_rules/*.toml, and folders of the user's).
+//   [[rule]]
+//   class = "hccl-peer-lost"   what --json prints; several rules may share one
+//   role = "cause"             cause: starts a failure; symptom: seen on whoever waits for or uses
+//                              what failed; consequence: says nothing of the cause
+//   weight = 70                0..100: how much the text itself settles the cause
+//   confidence = "high"        at most this, however much agrees
+//   cause, fix, verify         sentences; {name} is replaced by a captured word
+//   source                     where the facts are from
+//   any = ["..."]              patterns (doctor/pattern.h), one of which must be there
+//   all = ["...", ["a", "b"]]  and each of these (of a list: one)
+//   none = ["..."]             and none of these
+//   also = ["..."]             not needed, but their captured words are taken (within 60 lines)
+//   scope = "near"             where `all` and `none` look: near (60 lines), file, job
+//   check = "name"             and this computed condition (doctor/checks.h)
+//   explains = ["class"]       causes that this one brings about (symptoms and consequences are
+//                              explained by every cause)
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "doctor/anchor_set.h"
+#include "doctor/pattern.h"
+
+namespace plait {
+
+enum class FaultRole { kConsequence, kSymptom, kCause };
+enum class RuleScope { kNear, kFile, kJob };
+enum class Confidence { kLow, kMedium, kHigh };
+
+const char* confidence_name(Confidence confidence);
+const char* fault_role_name(FaultRole role);
+
+struct FaultRule {
+  std::string name;  // the class
+  std::string family;
+  FaultRole role = FaultRole::kCause;
+  RuleScope scope = RuleScope::kNear;
+  Confidence confidence = Confidence::kMedium;
+  int weight = 50;
+  std::string cause;
+  std::string fix;
+  std::string verify;
+  std::string source;
+  std::string check;
+  std::vector<int> any;  // indices of RuleSet::patterns
+  std::vector<std::vector<int>> all;
+  std::vector<int> none;
+  std::vector<int> also;
+  std::vector<std::string> explains;
+};
+
+class RuleSet {
+ public:
+  // The rules of the program.
+  RuleSet();
+
+  // Adds the *.toml files of a folder, in the order of their names; a rule of the user's counts
+  // like one of the program's. Errors: kNotFound, kInvalidArgument naming file and rule.
+  void add_folder(const std::string& folder);
+
+  // Must be called after the last add, before scanning.
+  void build_search();
+
+  const std::vector<FaultRule>& rules() const { return rules_; }
+  const std::vector<Pattern>& patterns() const { return patterns_; }
+  const AnchorSet& anchors() const { return *anchors_; }
+  // Patterns with the anchor of this index.
+  const std::vector<int>& patterns_of(int anchor) const {
+    return patterns_of_[static_cast<size_t>(anchor)];
+  }
+  // Null if no rule has this class.
+  const FaultRule* find(std::string_view name) const;
+  // Index of a pattern, added if it is new. Errors: as Pattern().
+  int add_pattern(const std::string& text);
+
+ private:
+  void add_file(const std::string& text, const std::string& origin);
+
+  std::vector<FaultRule> rules_;
+  std::vector<Pattern> patterns_;
+  std::vector<std::vector<int>> patterns_of_;
+  std::unique_ptr<AnchorSet> anchors_;
+};
+
+}  // namespace plait

@@ -1,0 +1,266 @@
+#include "doctor/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "doctor/checks.h"
+
+namespace plait {
+namespace {
+
+constexpr int64_t kNearLines = 60;
+
+// Where each pattern was found.
+class HitIndex {
+ public:
+  HitIndex(const std::vector<ScannedFile>& files, size_t num_patterns)
+      : files_(files), places_(num_patterns) {
+    for (size_t f = 0; f < files.size(); ++f) {
+      for (size_t l = 0; l < files[f].lines.size(); ++l) {
+        for (const LogHit& hit : files[f].lines[l].hits) {
+          places_[static_cast<size_t>(hit.pattern)].push_back({f, l});
+        }
+      }
+    }
+  }
+  const std::vector<LinePlace>& places(int pattern) const {
+    return places_[static_cast<size_t>(pattern)];
+  }
+  const LogLine& line(const LinePlace& place) const { return files_[place.file].lines[place.line]; }
+
+  // The occurrence nearest to `center` that `scope` allows; null if there is none.
+  const LinePlace* nearest(int pattern, const LinePlace& center, RuleScope scope) const {
+    const LinePlace* best = nullptr;
+    int64_t best_distance = INT64_MAX;
+    for (const LinePlace& place : places(pattern)) {
+      const bool same_file = place.file == center.file;
+      const int64_t distance =
+          same_file ? std::abs(line(place).number - line(center).number) : INT64_MAX - 1;
+      const bool allowed = scope == RuleScope::kJob || (same_file && scope == RuleScope::kFile) ||
+                           (same_file && distance <= kNearLines);
+      if (allowed && distance < best_distance) {
+        best = &place;
+        best_distance = distance;
+      }
+    }
+    return best;
+  }
+
+ private:
+  const std::vector<ScannedFile>& files_;
+  std::vector<std::vector<LinePlace>> places_;
+};
+
+void add_captures(const LogLine& line, int pattern, Captures& captures) {
+  for (const LogHit& hit : line.hits) {
+    if (hit.pattern == pattern) {
+      captures.insert(hit.captures.begin(), hit.captures.end());
+    }
+  }
+}
+
+class RuleMatcher {
+ public:
+  RuleMatcher(const HitIndex& index, const RuleSet& rules, FindingList& result)
+      : index_(index), rules_(rules), result_(result) {}
+
+  void match(const FaultRule& rule) {
+    first_of_.clear();
+    for (const int pattern : rule.any) {
+      for (const LinePlace& place : index_.places(pattern)) {
+        match_at(rule, pattern, place);
+      }
+    }
+  }
+
+ private:
+  void match_at(const FaultRule& rule, int pattern, const LinePlace& place) {
+    Finding finding;
+    finding.rule = &rule;
+    finding.places = {place};
+    finding.origin = index_.line(place).origin;
+    add_captures(index_.line(place), pattern, finding.captures);
+    const std::string reason = why_not(finding);
+    if (!reason.empty()) {
+      result_.rejections.push_back({&rule, place, reason});
+      return;
+    }
+    const auto key = std::make_tuple(place.file, finding.origin.rank);
+    const auto [slot, is_new] = first_of_.try_emplace(key, result_.findings.size());
+    if (is_new) {
+      result_.findings.push_back(std::move(finding));
+      return;
+    }
+    Finding& first = result_.findings[slot->second];
+    const int64_t count = first.count + 1;
+    if (place.line < first.places[0].line) {
+      first = std::move(finding);
+    }
+    first.count = count;
+  }
+
+  // Empty if the rule holds around finding.places[0], whose other places and words are added.
+  std::string why_not(Finding& finding) const {
+    const FaultRule& rule = *finding.rule;
+    const LinePlace center = finding.places[0];
+    for (const int pattern : rule.none) {
+      if (const LinePlace* place = index_.nearest(pattern, center, rule.scope)) {
+        return "'" + rules_.patterns()[static_cast<size_t>(pattern)].text() + "' in line " +
+               std::to_string(index_.line(*place).number);
+      }
+    }
+    for (const std::vector<int>& choices : rule.all) {
+      const LinePlace* found = nullptr;
+      for (size_t i = 0; i < choices.size() && found == nullptr; ++i) {
+        found = index_.nearest(choices[i], center, rule.scope);
+        if (found != nullptr) {
+          add_captures(index_.line(*found), choices[i], finding.captures);
+        }
+      }
+      if (found == nullptr) {
+        return "no '" + rules_.patterns()[static_cast<size_t>(choices[0])].text() + "' with it";
+      }
+      add_place(*found, finding);
+    }
+    for (const int pattern : rule.also) {
+      const LinePlace* found = index_.nearest(pattern, center, RuleScope::kNear);
+      if (found != nullptr) {
+        add_captures(index_.line(*found), pattern, finding.captures);
+        add_place(*found, finding);
+      }
+    }
+    if (!rule.check.empty() && !holds(rule.check, finding.captures)) {
+      return "the numbers do not say so";
+    }
+    return "";
+  }
+
+  static void add_place(const LinePlace& place, Finding& finding) {
+    const bool known =
+        std::any_of(finding.places.begin(), finding.places.end(), [&](const LinePlace& other) {
+          return other.file == place.file && other.line == place.line;
+        });
+    if (!known) {
+      finding.places.push_back(place);
+    }
+  }
+
+  const HitIndex& index_;
+  const RuleSet& rules_;
+  FindingList& result_;
+  std::map<std::tuple<size_t, int>, size_t> first_of_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void fill_years(std::vector<ScannedFile>& files) {
+  constexpr double kYear1971 = 366.0 * 86400;
+  double any_year = 0;  // start of a year, as an offset to lines that lack it
+  const auto year_start = [](double time) {
+    const double years = std::floor((time / 86400 + 0.5) / 365.2425);
+    return std::floor(years * 365.2425 + 0.5) * 86400;
+  };
+  for (const ScannedFile& file : files) {
+    for (const LogLine& line : file.lines) {
+      if (line.origin.has_year) {
+        any_year = std::max(any_year, year_start(line.origin.time));
+      }
+    }
+  }
+  for (ScannedFile& file : files) {
+    for (LogLine& line : file.lines) {
+      if (line.origin.time >= 0 && !line.origin.has_year && line.origin.time < kYear1971) {
+        line.origin.time += any_year;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+FindingList find_faults(const std::vector<ScannedFile>& files, const RuleSet& rules) {
+  const HitIndex index(files, rules.patterns().size());
+  FindingList result;
+  RuleMatcher matcher(index, rules, result);
+  for (const FaultRule& rule : rules.rules()) {
+    matcher.match(rule);
+  }
+  std::stable_sort(result.findings.begin(), result.findings.end(),
+                   [](const Finding& a, const Finding& b) {
+                     return std::pair(a.places[0].file, a.places[0].line) <
+                            std::pair(b.places[0].file, b.places[0].line);
+                   });
+  return result;
+}
+
+std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const RuleSet& rules) {
+  fill_years(files);
+  // Time of each tag in each file; the file with most tags is the reference.
+  std::vector<std::map<std::string, double>> tags(files.size());
+  size_t reference = 0;
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (const LogLine& line : files[f].lines) {
+      for (const LogHit& hit : line.hits) {
+        const auto tag = hit.captures.find("sync");
+        if (tag != hit.captures.end() && line.origin.time >= 0) {
+          tags[f].try_emplace(tag->second, line.origin.time);
+        }
+      }
+    }
+    if (tags[f].size() > tags[reference].size()) {
+      reference = f;
+    }
+  }
+  std::vector<std::string> notes;
+  static_cast<void>(rules);
+  for (size_t f = 0; f < files.size(); ++f) {
+    std::vector<double> differences;
+    for (const auto& [tag, time] : tags[f]) {
+      const auto other = tags[reference].find(tag);
+      if (f != reference && other != tags[reference].end()) {
+        differences.push_back(time - other->second);
+      }
+    }
+    const double offset = differences.empty() ? 0 : median(differences);
+    if (std::abs(offset) < 60) {
+      continue;
+    }
+    for (LogLine& line : files[f].lines) {
+      line.origin.time -= line.origin.time >= 0 ? offset : 0;
+    }
+    notes.push_back(fmt::format("the clock of {} is {:+.0f} s off that of {} ({} common events)",
+                                files[f].name, offset, files[reference].name, differences.size()));
+  }
+  return notes;
+}
+
+std::string filled_in(const std::string& text, const Captures& captures) {
+  std::string result;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const size_t close = text[at] == '{' ? text.find('}', at) : std::string::npos;
+    if (close == std::string::npos) {
+      result += text[at];
+      continue;
+    }
+    const std::string name = text.substr(at + 1, close - at - 1);
+    const auto found = captures.find(name);
+    // Commands take a device by its number: N stands for the one that nobody named.
+    const std::string unknown = name == "g_device" ? "N" : "(not told)";
+    result += found == captures.end() ? unknown : trimmed(found->second, " ,.");
+    at = close;
+  }
+  return result;
+}
+
+}  // namespace plait

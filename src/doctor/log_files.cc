@@ -1,0 +1,230 @@
+// Which files there are to scan, and the threads that scan them.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "doctor/log_scan.h"
+#include "doctor/tar_reader.h"
+
+namespace plait {
+namespace {
+
+constexpr int64_t kPart = int64_t{64} << 20;  // what one thread takes of a large file
+constexpr int kMaxDepth = 16;
+
+struct ScanTask {
+  FileRange range;
+  bool continues = false;  // a part of the file of the task before
+  std::vector<ScannedFile> result;
+};
+
+using Inode = std::pair<dev_t, ino_t>;
+
+class FileList {
+ public:
+  FileList(std::vector<ScanTask>& tasks, int64_t max_files)
+      : tasks_(tasks), max_files_(max_files) {}
+
+  void add_path(const std::string& path) {
+    if (path == "-") {
+      tasks_.push_back({{path, 0, -1}, false, {}});
+      return;
+    }
+    struct stat info = {};
+    if (::stat(path.c_str(), &info) != 0) {
+      throw_errno("find", path);
+    }
+    add(path, info, 0);
+  }
+
+ private:
+  void add(const std::string& path, const struct stat& info, int depth) {
+    if (S_ISDIR(info.st_mode)) {
+      if (depth < kMaxDepth && seen_.insert({info.st_dev, info.st_ino}).second) {
+        add_folder(path, depth);
+      }
+      return;
+    }
+    const bool readable = S_ISREG(info.st_mode) || (depth == 0 && S_ISFIFO(info.st_mode));
+    if (!readable || static_cast<int64_t>(tasks_.size()) >= max_files_ ||
+        !seen_.insert({info.st_dev, info.st_ino}).second) {
+      return;
+    }
+    add_parts(path, S_ISREG(info.st_mode) ? static_cast<int64_t>(info.st_size) : -1);
+  }
+
+  void add_folder(const std::string& folder, int depth) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      names.push_back(it->path().string());
+    }
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      struct stat info = {};
+      if (::stat(name.c_str(), &info) == 0) {
+        add(name, info, depth + 1);
+      }
+    }
+  }
+
+  // Archives cannot be split, and small files need not be.
+  void add_parts(const std::string& path, int64_t size) {
+    const bool packed = path.ends_with("gz") || path.ends_with(".tar");
+    if (size <= 2 * kPart || packed) {
+      tasks_.push_back({{path, 0, -1}, false, {}});
+      return;
+    }
+    for (int64_t begin = 0; begin < size; begin += kPart) {
+      tasks_.push_back({{path, begin, std::min(kPart, size - begin)}, begin > 0, {}});
+    }
+  }
+
+  std::vector<ScanTask>& tasks_;
+  int64_t max_files_;
+  std::set<Inode> seen_;
+};
+
+std::string read_head(ByteReader& reader, size_t size) {
+  std::string head(size, '\0');
+  size_t used = 0;
+  while (used < size) {
+    const size_t count = reader.read({head.data() + used, size - used});
+    if (count == 0) {
+      break;
+    }
+    used += count;
+  }
+  head.resize(used);
+  return head;
+}
+
+void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, const RuleSet& rules,
+                 std::vector<ScannedFile>& results);
+
+// `reader` at the front of an archive.
+void scan_tar(ByteReader& reader, const std::string& name, const RuleSet& rules,
+              std::vector<ScannedFile>& results) {
+  // Passes a member on without owning it.
+  class Borrowed final : public ByteReader {
+   public:
+    explicit Borrowed(ByteReader& inner) : inner_(inner) {}
+    size_t read(std::span<char> buffer) override { return inner_.read(buffer); }
+
+   private:
+    ByteReader& inner_;
+  };
+  const std::string problem = read_tar(reader, [&](const std::string& member, ByteReader& content) {
+    scan_stream(std::make_unique<Borrowed>(content), name + ":" + member, rules, results);
+  });
+  if (!problem.empty()) {
+    ScannedFile rest;
+    rest.name = name;
+    rest.problem = problem;
+    results.push_back(std::move(rest));
+  }
+}
+
+// Unpacks as often as the first bytes say so, at most three times.
+void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, const RuleSet& rules,
+                 std::vector<ScannedFile>& results) {
+  std::array<std::string, 3> problems;
+  size_t layers = 0;
+  std::string head = read_head(*reader, 512);
+  while (layers < problems.size() && head.starts_with("\x1f\x8b")) {
+    reader = open_gzip(put_back(std::move(head), std::move(reader)), problems[layers++]);
+    head = read_head(*reader, 512);
+  }
+  const bool is_tar = is_tar_header(head);
+  reader = put_back(std::move(head), std::move(reader));
+  if (is_tar) {
+    scan_tar(*reader, name, rules, results);
+  } else {
+    results.push_back(scan_log(*reader, name, rules));
+  }
+  for (const std::string& problem : problems) {
+    if (!problem.empty() && !results.empty()) {
+      results.back().problem = problem;
+    }
+  }
+}
+
+void scan_task(ScanTask& task, const RuleSet& rules) {
+  try {
+    if (task.range.size >= 0) {
+      const std::unique_ptr<ByteReader> reader = open_file(task.range);
+      task.result.push_back(scan_log(*reader, task.range.path, rules));
+    } else {
+      const std::string name = task.range.path == "-" ? "stdin" : task.range.path;
+      scan_stream(open_file(task.range), name, rules, task.result);
+    }
+  } catch (const std::exception& error) {
+    ScannedFile failed;
+    failed.name = task.range.path;
+    failed.problem = error.what();
+    task.result.push_back(std::move(failed));
+  }
+}
+
+// Parts of one file become one again, with the line numbers of the file.
+void join_parts(std::vector<ScanTask>& tasks, std::vector<ScannedFile>& files) {
+  for (ScanTask& task : tasks) {
+    for (ScannedFile& part : task.result) {
+      if (!task.continues) {
+        files.push_back(std::move(part));
+        continue;
+      }
+      ScannedFile& whole = files.back();
+      // Where a line is cut, both parts count it.
+      const int64_t before = whole.num_lines - (whole.ends_in_line ? 1 : 0);
+      for (LogLine& line : part.lines) {
+        line.number += before;
+        whole.lines.push_back(std::move(line));
+      }
+      whole.num_lines = before + part.num_lines;
+      whole.ends_in_line = part.ends_in_line;
+      whole.bytes += part.bytes;
+      whole.num_dropped += part.num_dropped;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ScannedFile> scan_logs(const std::vector<std::string>& paths, const RuleSet& rules,
+                                   const ScanOptions& options) {
+  std::vector<ScanTask> tasks;
+  FileList list(tasks, options.max_files);
+  for (const std::string& path : paths) {
+    list.add_path(path);
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks.size(); i = next++) {
+      scan_task(tasks[i], rules);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < options.num_threads && tasks.size() > 1; ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::vector<ScannedFile> files;
+  join_parts(tasks, files);
+  return files;
+}
+
+}  // namespace plait

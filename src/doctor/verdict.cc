@@ -1,0 +1,124 @@
+#include "doctor/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace plait {
+namespace {
+
+constexpr double kSlack = 5;            // seconds within one file
+constexpr double kSlackOfFiles = 60;    // clocks of hosts differ
+constexpr double kHalfHour = 1800;      // distances of time zones
+constexpr double kZoneTolerance = 150;  // what may lie between the event and its echo
+
+bool better(const Finding& a, const Finding& b) {
+  const auto rank = [](const Finding& finding) {
+    return std::pair(static_cast<int>(finding.rule->role), finding.rule->weight);
+  };
+  if (rank(a) != rank(b)) {
+    return rank(a) > rank(b);
+  }
+  // Who failed first; without times the order of the lines.
+  if (a.origin.time >= 0 && b.origin.time >= 0 && a.origin.time != b.origin.time) {
+    return a.origin.time < b.origin.time;
+  }
+  return false;
+}
+
+double slack_of(const Finding& a, const Finding& b) {
+  return a.places[0].file == b.places[0].file ? kSlack : kSlackOfFiles;
+}
+
+}  // namespace
+
+std::vector<FaultClass> group_by_class(const std::vector<Finding>& findings) {
+  std::vector<FaultClass> classes;
+  std::map<std::string, size_t> index;
+  for (const Finding& finding : findings) {
+    const auto [slot, is_new] = index.try_emplace(finding.rule->name, classes.size());
+    if (is_new) {
+      classes.push_back({finding.rule, &finding, {}, 0});
+    }
+    FaultClass& group = classes[slot->second];
+    group.all.push_back(&finding);
+    group.count += finding.count;
+    if (better(finding, *group.first)) {
+      group.first = &finding;
+      group.rule = finding.rule;
+    }
+  }
+  return classes;
+}
+
+bool began_later(const Finding& a, const Finding& b, double slack) {
+  if (a.origin.time < 0 || b.origin.time < 0) {
+    return false;
+  }
+  const double distance = a.origin.time - b.origin.time;
+  const double rest = std::fmod(distance, kHalfHour);
+  const bool zones =
+      distance > kHalfHour / 2 && (rest < kZoneTolerance || rest > kHalfHour - kZoneTolerance);
+  return distance > slack && !zones;
+}
+
+bool explains(const FaultClass& cause, const FaultClass& effect) {
+  if (&cause == &effect) {
+    return false;
+  }
+  const std::vector<std::string>& named = cause.rule->explains;
+  const bool by_name = std::find(named.begin(), named.end(), effect.rule->name) != named.end();
+  const bool by_role = cause.rule->role > effect.rule->role;
+  return (by_name || by_role) &&
+         !began_later(*cause.first, *effect.first, slack_of(*cause.first, *effect.first));
+}
+
+Verdict choose_root(const std::vector<FaultClass>& classes) {
+  Verdict verdict;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const bool is_effect =
+        std::any_of(classes.begin(), classes.end(), [&](const FaultClass& other) {
+          return explains(other, classes[i]) && !explains(classes[i], other);
+        });
+    if (!is_effect) {
+      verdict.rivals.push_back(static_cast<int>(i));
+    }
+  }
+  const auto at = [&](int index) -> const FaultClass& {
+    return classes[static_cast<size_t>(index)];
+  };
+  // Order of the lines breaks ties: stable.
+  std::stable_sort(verdict.rivals.begin(), verdict.rivals.end(), [&](int a, int b) {
+    const FaultRule& x = *at(a).rule;
+    const FaultRule& y = *at(b).rule;
+    if (x.role != y.role) {
+      return x.role > y.role;
+    }
+    return x.weight / 10 > y.weight / 10;
+  });
+  if (verdict.rivals.empty()) {
+    return verdict;
+  }
+  verdict.root = verdict.rivals[0];
+  const FaultClass& best = at(verdict.root);
+  for (const int other : verdict.rivals) {
+    const FaultRule& rule = *at(other).rule;
+    if (other == verdict.root) {
+      continue;
+    }
+    const bool as_heavy =
+        rule.role == best.rule->role && rule.weight / 10 == best.rule->weight / 10;
+    const double slack = slack_of(*best.first, *at(other).first);
+    // Of two that say as much, the earlier; and what came after a time-out did not cause it.
+    const bool symptom_first = rule.role == FaultRole::kSymptom && best.rule->weight < 70;
+    if ((as_heavy || symptom_first) && verdict.root == verdict.rivals[0] &&
+        began_later(*best.first, *at(other).first, slack)) {
+      verdict.root = other;
+    }
+    verdict.rival_is_close |= rule.role == FaultRole::kCause && as_heavy;
+  }
+  return verdict;
+}
+
+}  // namespace plait

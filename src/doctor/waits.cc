@@ -1,0 +1,84 @@
+#include "doctor/waits.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace plait {
+namespace {
+
+int number_of(const Captures& captures, const char* name) {
+  const auto found = captures.find(name);
+  if (found == captures.end()) {
+    return -1;
+  }
+  int value = -1;
+  const std::string& text = found->second;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size() ? value : -1;
+}
+
+// The rank that reports a finding.
+int reporter(const Finding& finding) {
+  const int captured = number_of(finding.captures, "rank");
+  return captured >= 0 ? captured : finding.origin.rank;
+}
+
+}  // namespace
+
+WaitedFor find_waited_for(const std::vector<Finding>& findings) {
+  std::set<int> waiting;
+  std::map<int, std::set<int>> waiters_of;
+  std::map<int, std::string> host_of;
+  int group_size = 0;
+  for (const Finding& finding : findings) {
+    if (finding.rule->role != FaultRole::kSymptom) {
+      continue;
+    }
+    const int who = reporter(finding);
+    if (who >= 0) {
+      waiting.insert(who);
+    }
+    group_size = std::max(group_size, number_of(finding.captures, "rank_size"));
+    const int named = number_of(finding.captures, "g_rank");
+    if (named >= 0 && named != who) {
+      waiters_of[named].insert(who);
+      if (const auto host = finding.captures.find("g_host"); host != finding.captures.end()) {
+        host_of[named] = host->second;
+      }
+    }
+  }
+  int guilty = -1;
+  size_t most = 0;
+  for (const auto& [rank, waiters] : waiters_of) {
+    if (!waiting.contains(rank) && waiters.size() > most) {
+      guilty = rank;
+      most = waiters.size();
+    }
+  }
+  if (guilty >= 0) {
+    return {std::to_string(guilty), host_of[guilty],
+            fmt::format("rank {} is waited for by {} rank{} and reports no wait itself", guilty,
+                        most, most == 1 ? "" : "s")};
+  }
+  const bool most_wait = static_cast<int>(waiting.size()) * 2 >= group_size && waiting.size() > 1;
+  if (group_size > 0 && group_size <= 65536 && most_wait) {
+    std::string missing;
+    for (int rank = 0; rank < group_size; ++rank) {
+      if (!waiting.contains(rank)) {
+        missing += (missing.empty() ? "" : ",") + std::to_string(rank);
+      }
+    }
+    if (!missing.empty()) {
+      return {missing, "",
+              fmt::format("{} of {} ranks report the wait, these do not: {}", waiting.size(),
+                          group_size, missing)};
+    }
+  }
+  return {};
+}
+
+}  // namespace plait

@@ -1,0 +1,22 @@
+// Who was waited for: from the ranks that report a time-out, and those that they name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "doctor/findings.h"
+
+namespace plait {
+
+struct WaitedFor {
+  std::string rank;    // "" if it cannot be told
+  std::string host;    // as the waiting ranks name it
+  std::string reason;  // "6 ranks wait and name it; it reports no wait itself"
+};
+
+// Symptoms name the rank they wait for (captures g_rank, g_host) and the size of the group
+// (rank_size). The guilty is whom most wait for and who does not wait itself; if nobody is named,
+// the ranks of the group that report nothing while at least half of it waits.
+WaitedFor find_waited_for(const std::vector<Finding>& findings);
+
+}  // namespace plait
