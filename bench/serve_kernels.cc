@@ -110,6 +110,59 @@ class Bench {
     std::printf("%-34s %9s %9s %9s %9s %9s\n", "", "ms", "cpu ms", "GB/s", "GFLOP/s", "of bound");
   }
 
+  // Attention of one step, all layers: `streams` sequences with `rows` new tokens each, the last of
+  // them at position depth - 1.
+  void attention(DType kv_dtype, int64_t streams, int64_t rows, int64_t depth) {
+    const std::string name = std::string("attention ") + dtype_name(kv_dtype) + ", " +
+                             std::to_string(streams) + " x " + std::to_string(rows) + ", depth " +
+                             std::to_string(depth);
+    if (name.find(filter_) == std::string::npos) {
+      return;
+    }
+    const KvLayout kv{kKvHeads, kHeadDim, kv_dtype};
+    const int64_t blocks = divide_up(depth, kKvBlockTokens);
+    const int64_t layer_bytes = device_->kernels().kv_block_bytes(kv) * blocks * streams;
+    const Buffer cache(*device_, layer_bytes * kLayers, MemoryCategory::kKvCache);
+    device_->stream().zero(cache.ptr(), cache.bytes());
+    const Tensor q = random_tensor(*device_, {streams * rows, kHeads * kHeadDim}, kv_dtype, 1);
+    const Tensor out(*device_, q.shape(), kv_dtype, MemoryCategory::kWorkspace);
+    std::vector<AttentionRun> runs;
+    std::vector<int32_t> table;
+    for (int64_t s = 0; s < streams; ++s) {
+      runs.push_back({static_cast<int32_t>(s * rows), static_cast<int32_t>(rows),
+                      static_cast<int32_t>(depth - rows), static_cast<int32_t>(s)});
+      for (int64_t b = 0; b < blocks; ++b) {
+        table.push_back(static_cast<int32_t>(s * blocks + b));
+      }
+    }
+    const Tensor run_tensor(*device_, {streams, 4}, DType::kI32, MemoryCategory::kWorkspace);
+    const Tensor table_tensor(*device_, {streams, blocks}, DType::kI32, MemoryCategory::kWorkspace);
+    device_->stream().copy_to_device(run_tensor.ptr(), runs.data(), run_tensor.bytes());
+    device_->stream().copy_to_device(table_tensor.ptr(), table.data(), table_tensor.bytes());
+    const Times times = best_times([&] {
+      for (int64_t layer = 0; layer < kLayers; ++layer) {
+        device_->kernels().paged_attention(device_->stream(),
+                                           {.q = q.ptr(),
+                                            .out = out.ptr(),
+                                            .kv_cache = cache.ptr() + layer * layer_bytes,
+                                            .runs = run_tensor.ptr(),
+                                            .block_tables = table_tensor.ptr(),
+                                            .kv = kv,
+                                            .run_count = streams,
+                                            .table_stride = blocks,
+                                            .heads = kHeads,
+                                            .q_stride = kHeads * kHeadDim,
+                                            .out_stride = kHeads * kHeadDim,
+                                            .scale = 0.088F,
+                                            .dtype = kv_dtype});
+      }
+    });
+    const double scores = static_cast<double>(streams * rows) *
+                          (static_cast<double>(depth) - static_cast<double>(rows - 1) / 2);
+    report(name, times, static_cast<double>(cache.bytes()),
+           scores * kHeads * kHeadDim * 4 * kLayers);
+  }
+
   // The products of one step, all layers; the last (vocabulary) for `head_rows` rows.
   void products(WeightFormat format, const char* format_name) {
     if (std::string("products ").append(format_name).find(filter_) == std::string::npos) {
@@ -206,6 +259,14 @@ int run(int argc, char** argv) {
   bench.products(WeightFormat::kBF16, "bf16");
   bench.products(WeightFormat::kInt8, "int8");
   bench.products(WeightFormat::kF32, "f32");
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const int64_t depth : {128, 2048, 8192}) {
+      bench.attention(dtype, 1, 1, depth);
+    }
+    bench.attention(dtype, 16, 1, 128);
+    bench.attention(dtype, 1, 512, 512);
+    bench.attention(dtype, 1, 512, 8192);
+  }
   return 0;
 }
 

@@ -277,6 +277,9 @@ TEST_P(PagedAttention, IsRightAtDepth) {
 }
 
 TEST_P(PagedAttention, DoesNotDependOnChunksOrCompany) {
+  if (GetParam() == "plain") {
+    GTEST_SKIP() << "works row by row";
+  }
   for (const Shape& shape :
        {Shape{6, 2, 32, DType::kF32, DType::kF32}, Shape{4, 2, 48, DType::kBF16, DType::kBF16}}) {
     const int64_t tokens = 1100;

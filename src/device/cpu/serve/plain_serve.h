@@ -1,6 +1,6 @@
 // The serving operators as simple loops for any CPU: the reference of the fast versions, which in
-// f32 arithmetic must give the same products bit for bit. pack_weight, embedding_packed and
-// row_argmax have no other version. Pointers are host addresses.
+// f32 arithmetic must give the same products bit for bit. pack_weight and embedding_packed
+// have no other version. Pointers are host addresses.
 #pragma once
 
 #include "base/thread_pool.h"

@@ -5,6 +5,7 @@
 #include "device/cpu/serve/isa.h"
 #include "device/cpu/serve/matmul.h"
 #include "device/cpu/serve/plain_serve.h"
+#include "device/cpu/serve/rows_simd.h"
 
 namespace plait::cpu::serve {
 namespace {
@@ -54,13 +55,21 @@ void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
 void norm_rows(const NormRowsArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.x_dtype));
   CHECK(is_served(args.y_dtype));
-  plain::norm_rows(args, pool);
+  if (isa() == nullptr) {
+    plain::norm_rows(args, pool);
+  } else {
+    fast::norm_rows(args, pool);
+  }
 }
 
 void prepare_qkv(const PrepareQkvArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.dtype));
   check_kv(args.kv, args.heads);
-  plain::prepare_qkv(args, pool);
+  if (isa() == nullptr) {
+    plain::prepare_qkv(args, pool);
+  } else {
+    fast::prepare_qkv(args, pool);
+  }
 }
 
 void paged_attention(const PagedAttentionArgs& args, ThreadPool& pool) {
@@ -76,7 +85,11 @@ void paged_attention(const PagedAttentionArgs& args, ThreadPool& pool) {
 void row_argmax(const RowArgmaxArgs& args, ThreadPool& pool) {
   CHECK(is_served(args.dtype));
   CHECK_GE(args.cols, 1);
-  plain::row_argmax(args, pool);
+  if (isa() == nullptr) {
+    plain::row_argmax(args, pool);
+  } else {
+    fast::row_argmax(args, pool);
+  }
 }
 
 }  // namespace plait::cpu::serve
