@@ -30,7 +30,7 @@ struct CommFlags {
   int ranks = 0, threads = 1;
   std::string device = "cpu";
   double deadline = 30;
-  std::string cluster, baseline, out;
+  std::string cluster, baseline, out, html;
   double least = 0.8;
   bool json = false;
   double every = 60;
@@ -119,9 +119,17 @@ void put(const std::string& text) {
   std::fflush(stdout);
 }
 
+struct CommReport {
+  Json json;
+  std::string html, text;
+};
+
 // 0: nothing stands out; 1: something does.
-int finish(const CommFlags& flags, const Json& json, const std::vector<Finding>& findings,
-           const std::string& text) {
+int finish(const CommFlags& flags, const std::vector<Finding>& findings, const CommReport& report) {
+  const auto& [json, html, text] = report;
+  if (!flags.html.empty()) {
+    write_file_atomic(flags.html, html);
+  }
   if (!flags.out.empty()) {
     write_file_atomic(flags.out, dump_json(json, 2) + "\n");
   }
@@ -179,7 +187,8 @@ int run_comm_sweep(const CommFlags& flags) {
         text += advice + "\n";
       }
     }
-    status = finish(flags, sweep_json(result, findings), findings, text);
+    status =
+        finish(flags, findings, {sweep_json(result, findings), sweep_html(result, findings), text});
   });
   return status;
 }
@@ -195,7 +204,9 @@ int run_comm_links(const CommFlags& flags) {
     });
     if (world.rank() == 0) {
       const std::vector<Finding> findings = judge_links(result);
-      status = finish(flags, links_json(result, findings), findings, links_text(result) + "\n");
+      status = finish(
+          flags, findings,
+          {links_json(result, findings), links_html(result, findings), links_text(result) + "\n"});
     }
   });
   return status;
@@ -249,6 +260,7 @@ void add_common(CLI::App& app, CommFlags& flags) {
   app.add_option("--deadline", flags.deadline, "seconds that a rank waits for another")
       ->capture_default_str();
   app.add_option("--out", flags.out, "also write the result as JSON");
+  app.add_option("--html", flags.html, "also write a page with curves or the matrix");
   app.add_flag("--json", flags.json, "print the result as JSON");
 }
 

@@ -25,6 +25,10 @@ std::string findings_text(const std::vector<Finding>& findings);
 Json sweep_json(const SweepResult& result, const std::vector<Finding>& findings);
 Json links_json(const LinkResult& result, const std::vector<Finding>& findings);
 
+// Self-contained pages.
+std::string sweep_html(const SweepResult& result, const std::vector<Finding>& findings);
+std::string links_html(const LinkResult& result, const std::vector<Finding>& findings);
+
 // Rows of an earlier sweep_json. Errors: kCorruptData naming the file.
 std::vector<Expectation> read_baseline(const std::string& path);
 

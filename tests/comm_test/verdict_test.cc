@@ -183,6 +183,19 @@ TEST(HcclAdvice, OnlyWhatHcclAccepts) {
   EXPECT_TRUE(hccl_advice(r, load_cluster("910b3")).empty());
 }
 
+TEST(Html, NamesAreEscaped) {
+  LinkResult r = healthy();
+  for (std::string& host : r.hosts) {
+    host = "<b>" + host;
+  }
+  const std::string page = links_html(r, judge_links(r));
+  EXPECT_EQ(page.find("<b>h"), std::string::npos);
+  EXPECT_NE(page.find("&lt;b&gt;h3"), std::string::npos);
+  const std::string curves = sweep_html(sweep_of(1e9), {});
+  EXPECT_NE(curves.find("<polyline points="), std::string::npos);
+  EXPECT_EQ(curves.find("nan"), std::string::npos);
+}
+
 TEST(Drift, LinksThatGotSlower) {
   const Json baseline = links_json(healthy(), {});
   EXPECT_TRUE(judge_drift(healthy(), baseline, "b").empty());

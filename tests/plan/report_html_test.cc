@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/json_full.h"
-#include "plan/html/svg.h"
+#include "base/svg.h"
 #include "plan/scatter.h"
 #include "spec/model_catalog.h"
 #include "support/test_files.h"
@@ -195,6 +195,7 @@ TEST(ReportHtml, TextIsEscaped) {
 
 TEST(ReportHtml, NothingFits) {
   SearchRequest request = request_of("megatron-1t", 8);
+  request.job.batch.seq_len = 2048;
   const SearchResult result = search_layouts(request);
   ASSERT_TRUE(result.best.empty());
   const std::string page = search_html(request, result);

@@ -5,7 +5,7 @@
 
 #include "base/units.h"
 #include "plan/html/figures.h"
-#include "plan/html/svg.h"
+#include "base/svg.h"
 #include "plan/report.h"
 
 namespace plait {

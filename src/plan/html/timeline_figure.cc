@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "plan/html/figures.h"
-#include "plan/html/svg.h"
+#include "base/svg.h"
 #include "plan/report.h"
 #include "plan/time_model.h"
 

@@ -1,4 +1,4 @@
-#include "plan/html/svg.h"
+#include "base/svg.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-// Pieces of SVG and HTML text. Internal to plan/html.
+// Pieces of SVG and HTML text, for self-contained reports.
 #pragma once
 
 #include <string>
