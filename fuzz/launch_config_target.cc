@@ -24,4 +24,8 @@ void fuzz_mindformers(std::span<const std::byte> input) {
   fuzz_config(input, "input.yaml");
 }
 
+void fuzz_plait_run(std::span<const std::byte> input) {
+  fuzz_config(input, "input.toml");
+}
+
 }  // namespace plait

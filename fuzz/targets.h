@@ -17,7 +17,12 @@ void fuzz_cluster_file(std::span<const std::byte> input);
 
 void fuzz_launch_script(std::span<const std::byte> input);
 void fuzz_deepspeed(std::span<const std::byte> input);
+// Also Kubernetes manifests.
 void fuzz_mindformers(std::span<const std::byte> input);
+void fuzz_plait_run(std::span<const std::byte> input);
+
+void fuzz_profile_csv(std::span<const std::byte> input);
+void fuzz_profile_json(std::span<const std::byte> input);
 
 struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
@@ -27,6 +32,8 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"safetensors", fuzz_safetensors},     {"token_index", fuzz_token_index},
     {"model_config", fuzz_model_config},   {"run_file", fuzz_run_file},
     {"launch_script", fuzz_launch_script}, {"deepspeed", fuzz_deepspeed},
-    {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file}};
+    {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file},
+    {"plait_run", fuzz_plait_run},         {"profile_csv", fuzz_profile_csv},
+    {"profile_json", fuzz_profile_json}};
 
 }  // namespace plait

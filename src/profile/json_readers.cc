@@ -116,7 +116,7 @@ class TraceSum {
  public:
   void leaf(const JsonLeaf& l) {
     // An array of events, or an object with one.
-    const size_t depth = l.path.front() == "traceEvents" ? 2 : 1;
+    const size_t depth = !l.path.empty() && l.path.front() == "traceEvents" ? 2 : 1;
     if (l.path.size() <= depth || l.path[depth - 1] != "[]") {
       return;
     }
