@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cpu/serve/isa.h"
+#include "device/serve_isa.h"
 #include "device/serve_kernels.h"
 #include "support/test_device.h"
 
@@ -63,7 +63,7 @@ using Step = std::vector<Chunk>;
 class PagedAttention : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    cpu::serve::force_isa(GetParam() == "guard" ? "" : GetParam());
+    use_serve_isa(GetParam());
     use_threads(2);
   }
   void TearDown() override { cpu::serve::force_isa(""); }
@@ -315,14 +315,7 @@ TEST_P(PagedAttention, DoesNotDependOnChunksOrCompany) {
   }
 }
 
-std::vector<std::string> parameters() {
-  std::vector<std::string> result = cpu::serve::isa_names();
-  result.emplace_back("plain");
-  result.emplace_back("guard");
-  return result;
-}
-
-INSTANTIATE_TEST_SUITE_P(Isa, PagedAttention, testing::ValuesIn(parameters()),
+INSTANTIATE_TEST_SUITE_P(Isa, PagedAttention, testing::ValuesIn(serve_isas()),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

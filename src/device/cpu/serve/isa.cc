@@ -67,4 +67,8 @@ void force_isa(const std::string& name) {
   PLAIT_CHECK_MSG(false, "{} is not an instruction set of this build and CPU", name);
 }
 
+void force_isa(const IsaKernels& kernels) {
+  chosen() = &kernels;
+}
+
 }  // namespace plait::cpu::serve

@@ -100,5 +100,6 @@ const IsaKernels* isa();
 // Uses one of isa_names(), or "plain", or the best again with "". For tests and benchmarks; not
 // thread-safe.
 void force_isa(const std::string& name);
+void force_isa(const IsaKernels& kernels);
 
 }  // namespace plait::cpu::serve

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "device/cpu/float_types.h"
@@ -32,21 +33,40 @@ float* scales_of(const PackedWeight& weight, DevicePtr packed) {
   return (packed + scales_offset(weight)).as<float>();
 }
 
-// The quantised row: w / scale to the nearest integer. The largest element becomes 127 exactly.
+// The scale that makes the largest element 127. Rows of nothing but tiny values become zeros.
 template <typename T>
 float int8_scale(const T* row, int64_t k) {
   float largest = 0;
   for (int64_t i = 0; i < k; ++i) {
     largest = std::max(largest, std::abs(to_float(row[i])));
   }
-  return largest / 127;
+  return largest < 1e-30F ? 0 : largest / 127;
 }
 
-int8_t quantise(float x, float scale) {
-  if (scale == 0) {
-    return 0;
+// An element as it is kept; `inverse` is 1 / scale for int8.
+template <typename W, typename T>
+W packed_element(T x, float inverse) {
+  if constexpr (sizeof(W) == 1) {
+    // Adding 1.5 * 2^23 rounds to an integer.
+    constexpr float kShift = 12582912.0F;
+    const float rounded = to_float(x) * inverse + kShift - kShift;
+    return static_cast<W>(std::clamp(rounded, -127.0F, 127.0F));
+  } else if constexpr (std::is_same_v<T, W>) {
+    return x;
+  } else {
+    return from_float<W>(to_float(x));
   }
-  return static_cast<int8_t>(std::clamp(std::nearbyint(x / scale), -127.0F, 127.0F));
+}
+
+template <typename T, typename W>
+float inverse_scale(const PackWeightArgs& args, int64_t row, const T* source) {
+  if constexpr (sizeof(W) > 1) {
+    return 1;
+  } else {
+    const float scale = int8_scale(source, args.weight.k);
+    scales_of(args.weight, args.packed)[row] = scale;
+    return scale > 0 ? 1 / scale : 0;
+  }
 }
 
 template <typename T, typename W>
@@ -54,20 +74,36 @@ void pack_row(const PackWeightArgs& args, int64_t row, const T* source) {
   const PackedWeight& weight = args.weight;
   W* panel = panel_of<W>(weight, args.packed, row);
   const int64_t lane = row % kPanel;
-  float scale = 1;
-  if constexpr (sizeof(W) == 1) {
-    scale = int8_scale(source, weight.k);
-    scales_of(weight, args.packed)[row] = scale;
-  }
+  const float inverse = inverse_scale<T, W>(args, row, source);
   for (int64_t d = 0; d < weight.k; ++d) {
-    if constexpr (sizeof(W) == 1) {
-      panel[panel_index<W>(d, lane)] = quantise(to_float(source[d]), scale);
-    } else {
-      panel[panel_index<W>(d, lane)] = from_float<W>(to_float(source[d]));
-    }
+    panel[panel_index<W>(d, lane)] = packed_element<W>(source[d], inverse);
   }
   for (int64_t d = weight.k; d < packed_depth(weight); ++d) {
     panel[panel_index<W>(d, lane)] = W{};
+  }
+}
+
+// kPanel rows at once, which write the panel in order.
+template <typename T, typename W>
+void pack_panel(const PackWeightArgs& args, int64_t row, const T* source) {
+  const PackedWeight& weight = args.weight;
+  constexpr int64_t kDepths = sizeof(W) == 4 ? 1 : 2;
+  W* panel = panel_of<W>(weight, args.packed, row);
+  float inverse[kPanel];
+  for (int64_t lane = 0; lane < kPanel; ++lane) {
+    inverse[lane] = inverse_scale<T, W>(args, row + lane, source + lane * args.source_stride);
+  }
+  int64_t d = 0;
+  for (; d + kDepths <= weight.k; d += kDepths) {
+    for (int64_t lane = 0; lane < kPanel; ++lane) {
+      for (int64_t i = 0; i < kDepths; ++i) {
+        *panel++ = packed_element<W>(source[lane * args.source_stride + d + i], inverse[lane]);
+      }
+    }
+  }
+  for (int64_t lane = 0; d < weight.k && lane < kPanel; ++lane) {
+    *panel++ = packed_element<W>(source[lane * args.source_stride + d], inverse[lane]);
+    *panel++ = W{};
   }
 }
 
@@ -159,8 +195,16 @@ void pack_weight(const PackWeightArgs& args, ThreadPool& pool) {
   with_float_type(args.source_dtype, [&]<typename T>(T) {
     with_weight_type(args.weight.format, [&]<typename W>(W) {
       pool.parallel_for(args.rows, kPanel, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          pack_row<T, W>(args, args.row_begin + r, args.source.as<T>() + r * args.source_stride);
+        for (int64_t r = begin; r < end;) {
+          const int64_t row = args.row_begin + r;
+          const T* source = args.source.as<T>() + r * args.source_stride;
+          if (row % kPanel == 0 && r + kPanel <= end) {
+            pack_panel<T, W>(args, row, source);
+            r += kPanel;
+          } else {
+            pack_row<T, W>(args, row, source);
+            ++r;
+          }
         }
       });
       if (args.row_begin + args.rows == args.weight.n) {
