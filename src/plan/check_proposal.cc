@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/divisors.h"
 #include "plan/check_memory.h"
 
 namespace plait {
@@ -67,16 +68,6 @@ class Search {
   };
   std::vector<Found> found_;
 };
-
-std::vector<int64_t> divisors(int64_t value, int64_t most) {
-  std::vector<int64_t> list;
-  for (int64_t d = 1; d <= std::min(value, most); ++d) {
-    if (value % d == 0) {
-      list.push_back(d);
-    }
-  }
-  return list;
-}
 
 std::vector<int64_t> powers_of_two(int64_t most) {
   std::vector<int64_t> list;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/divisors.h"
 #include "base/error.h"
 #include "plan/estimate.h"
 #include "plan/time_model.h"
@@ -9,18 +10,8 @@
 namespace plait {
 namespace {
 
-std::vector<int> divisors(int64_t value, int64_t most) {
-  std::vector<int> found;
-  for (int64_t d = 1; d <= std::min(value, most); ++d) {
-    if (value % d == 0) {
-      found.push_back(static_cast<int>(d));
-    }
-  }
-  return found;
-}
-
-std::vector<int> only(int fixed, std::vector<int> all) {
-  return fixed > 0 ? std::vector<int>{fixed} : all;
+std::vector<int64_t> only(int fixed, std::vector<int64_t> all) {
+  return fixed > 0 ? std::vector<int64_t>{fixed} : all;
 }
 
 // Layers of each stage such that the slowest stage, the head counted on the last, is as fast as
@@ -89,19 +80,19 @@ class BlockWalker {
       return;
     }
     const int64_t rows = request_.job.batch.global_batch_size;
-    const std::vector<int> ep =
+    const std::vector<int64_t> ep =
         only(fixed.ep, model.moe.num_experts > 0
                            ? divisors(model.moe.num_experts, int64_t{dp} * block_.cp * block_.tp)
-                           : std::vector<int>{1});
+                           : std::vector<int64_t>{1});
     const bool divides = model.num_layers % block_.pp == 0;
-    const std::vector<int> vpp =
+    const std::vector<int64_t> vpp =
         only(fixed.vpp, block_.pp > 1 && divides ? divisors(model.num_layers / block_.pp, 16)
-                                                 : std::vector<int>{1});
-    for (const int e : ep) {
-      for (const int v : vpp) {
+                                                 : std::vector<int64_t>{1});
+    for (const int64_t e : ep) {
+      for (const int64_t v : vpp) {
         for (int64_t mb = 1; mb <= rows; mb *= 2) {
           const int64_t micro = fixed.micro_batch > 0 ? fixed.micro_batch : mb;
-          layout(dp, e, v, micro);
+          layout(dp, static_cast<int>(e), static_cast<int>(v), micro);
           if (fixed.micro_batch > 0) {
             break;
           }
@@ -271,12 +262,14 @@ std::vector<SpaceBlock> search_blocks(const SearchRequest& request, const Cluste
   const FixedDegrees& fixed = request.fixed;
   const int most_tp = request.max_tp > 0 ? request.max_tp : cluster.devices_per_server;
   std::vector<SpaceBlock> blocks;
-  for (const int tp : only(fixed.tp, divisors(model.num_heads, most_tp))) {
+  for (const int64_t wide_tp : only(fixed.tp, divisors(model.num_heads, most_tp))) {
+    const int tp = static_cast<int>(wide_tp);
     const bool kv = model.num_kv_heads % tp == 0 || tp % model.num_kv_heads == 0;
     if (request.devices % tp != 0 || !kv || model.ffn_hidden_size % tp != 0) {
       continue;
     }
-    for (const int pp : only(fixed.pp, divisors(request.devices / tp, model.num_layers))) {
+    for (const int64_t wide_pp : only(fixed.pp, divisors(request.devices / tp, model.num_layers))) {
+      const int pp = static_cast<int>(wide_pp);
       if (request.devices % (tp * pp) != 0) {
         continue;
       }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/suggest.h"
 
 namespace plait {
 namespace {
@@ -48,37 +49,6 @@ SplitPart split_part(std::string_view part) {
     }
   }
   return split;
-}
-
-// Edits (insert, delete, replace, swap neighbours) from one word to the other, for "did you mean".
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      const size_t replace = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, replace});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return cost[a.size()][b.size()];
-}
-
-// The one of `names` that `word` most likely means.
-std::string nearest_name(std::string_view word, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 32;
-  std::string lower(word.substr(0, kLongest));
-  for (char& c : lower) {
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  }
-  return *std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(lower, a) < edit_distance(lower, b);
-  });
 }
 
 // The likelier ones first: sp alone has no number.
@@ -127,7 +97,7 @@ void apply_part(const std::string& text, std::string_view part, Layout& layout) 
   }
   bad_part(
       text, part,
-      fmt::format("unknown; did you mean '{}'?", nearest_name(split.word, part_names(split.form))));
+      fmt::format("unknown; did you mean '{}'?", closest_name(split.word, part_names(split.form))));
 }
 
 }  // namespace
@@ -150,7 +120,7 @@ Recompute parse_recompute(const std::string& name) {
   }
   throw_error(ErrorCode::kInvalidArgument,
               "recompute '{}' is unknown; allowed are none, selective and full; did you mean '{}'?",
-              name, nearest_name(name, {"none", "selective", "full"}));
+              name, closest_name(name, {"none", "selective", "full"}));
 }
 
 ScheduleKind parse_schedule(const std::string& name) {
@@ -164,7 +134,7 @@ ScheduleKind parse_schedule(const std::string& name) {
               "schedule '{}' is unknown; allowed are gpipe, 1f1b, interleaved and (planned only) "
               "zb-h1; did "
               "you mean '{}'?",
-              name, nearest_name(name, {"gpipe", "1f1b", "interleaved", "zb-h1"}));
+              name, closest_name(name, {"gpipe", "1f1b", "interleaved", "zb-h1"}));
 }
 
 Layout parse_layout(const std::string& text, const Layout& base) {
