@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/flight_record.h"
+
 namespace plait {
 namespace {
 
@@ -67,8 +69,12 @@ const char* op_kind_name(OpKind kind) {
   return "?";
 }
 
-OperationRecord::OperationRecord(int rank, std::string group)
-    : rank_(rank), group_(std::move(group)) {
+OperationRecord::OperationRecord(int rank, std::string group, const std::vector<int>& members)
+    : recorder_(FlightRecorder::of_rank(rank)), rank_(rank), group_(std::move(group)) {
+  if (recorder_ != nullptr) {
+    flight_group_ = recorder_->add_group(group_, members);
+    recorder_ = flight_group_ < 0 ? nullptr : recorder_;
+  }
   Registry& all = registry();
   const std::scoped_lock lock(all.mutex);
   all.records.push_back(this);
@@ -78,6 +84,18 @@ OperationRecord::~OperationRecord() {
   Registry& all = registry();
   const std::scoped_lock lock(all.mutex);
   std::erase(all.records, this);
+}
+
+void OperationRecord::record_begin(const Details& details) {
+  entry_.store(
+      recorder_->begin({flight_group_, kind(), sequence(), details.signature, details.bytes}),
+      std::memory_order_relaxed);
+}
+
+void OperationRecord::record_end() {
+  if (FlightEntry* entry = entry_.exchange(nullptr, std::memory_order_relaxed)) {
+    FlightRecorder::end(*entry);
+  }
 }
 
 std::string OperationRecord::describe() const {

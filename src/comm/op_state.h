@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace plait {
 
@@ -26,21 +27,37 @@ enum class OpKind : uint8_t {
 // "all_reduce", ...; "nothing" for kNone.
 const char* op_kind_name(OpKind kind);
 
-// The last operation of one group member. Registered for its whole life.
+class FlightRecorder;
+struct FlightEntry;
+
+// The last operation of one group member. Registered for its whole life; if a flight folder is set
+// (comm/flight_record.h), every operation goes into the rank's record too.
 class OperationRecord {
  public:
-  // `rank` is the rank in the world.
-  OperationRecord(int rank, std::string group);
+  // `rank` is the rank in the world, as are `members`.
+  OperationRecord(int rank, std::string group, const std::vector<int>& members);
   ~OperationRecord();
   OperationRecord(const OperationRecord&) = delete;
   OperationRecord& operator=(const OperationRecord&) = delete;
 
-  void begin(OpKind kind, uint64_t sequence) {
+  // What the ranks of a group compare afterwards; 0 where it is not known.
+  struct Details {
+    uint64_t signature = 0;
+    int64_t bytes = 0;
+  };
+  void begin(OpKind kind, uint64_t sequence) { begin(kind, sequence, {}); }
+  void begin(OpKind kind, uint64_t sequence, const Details& details) {
     word_.store((sequence << 16) | (static_cast<uint64_t>(kind) << 8) | 1U,
                 std::memory_order_relaxed);
+    if (recorder_ != nullptr) {
+      record_begin(details);
+    }
   }
   void end() {
     word_.store(word_.load(std::memory_order_relaxed) & ~uint64_t{1}, std::memory_order_relaxed);
+    if (recorder_ != nullptr) {
+      record_end();
+    }
   }
 
   bool running() const { return (word() & 1U) != 0; }
@@ -53,7 +70,13 @@ class OperationRecord {
 
  private:
   uint64_t word() const { return word_.load(std::memory_order_relaxed); }
+  void record_begin(const Details& details);
+  void record_end();
+
   alignas(64) std::atomic<uint64_t> word_{0};
+  FlightRecorder* recorder_ = nullptr;
+  std::atomic<FlightEntry*> entry_{nullptr};  // of the running operation
+  int flight_group_ = -1;
   alignas(64) int rank_;
   std::string group_;
 };

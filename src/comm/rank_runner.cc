@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "comm/flight_record.h"
 #include "comm/local/local_world.h"
 #ifdef PLAIT_HAVE_MPI
 #include "comm/mpi/mpi_world.h"
@@ -46,6 +47,7 @@ int launcher_local_size() {
 }
 
 void run_ranks(const RankRunnerOptions& options, const std::function<void(World&)>& body) {
+  set_flight_folder(options.run_dir);
   if (!under_mpi_launcher()) {
     run_local_ranks(options, body);
     return;

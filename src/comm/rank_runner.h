@@ -15,7 +15,7 @@ struct RankRunnerOptions {
   std::string device = "cpu";  // registry name
   int threads_per_rank = 0;    // 0: cores / local ranks, at least 1
   CommOptions comm;
-  std::string run_dir;  // where fault reports go; empty: stderr only
+  std::string run_dir;  // where fault reports (empty: stderr only) and flight records go
 };
 
 // True when an MPI launcher started this process (its environment says so).

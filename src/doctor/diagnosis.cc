@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/utf8.h"
+#include "doctor/flight_reading.h"
 #include "doctor/verdict.h"
 #include "doctor/waits.h"
 
@@ -22,6 +23,7 @@ class DiagnosisMaker {
       : files_(files), rules_(rules) {}
 
   Diagnosis make() {
+    read_flights();
     result_.notes = align_clocks(files_, rules_);
     describe_input();
     list_ = find_faults(files_, rules_);
@@ -41,6 +43,20 @@ class DiagnosisMaker {
   }
 
  private:
+  // What the flight records say becomes one more log.
+  void read_flights() {
+    std::vector<FlightLog> logs;
+    for (const ScannedFile& file : files_) {
+      if (!file.flight.empty()) {
+        logs.push_back(read_flight_log(file.flight));
+      }
+    }
+    const std::string text = describe_flights(logs);
+    if (!text.empty()) {
+      files_.push_back(scan_text(text, "flight records", rules_));
+    }
+  }
+
   void describe_input() {
     result_.num_files = static_cast<int64_t>(files_.size());
     for (const ScannedFile& file : files_) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "comm/flight_record.h"
 #include "doctor/log_scan.h"
 #include "doctor/tar_reader.h"
 
@@ -144,6 +145,14 @@ void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, co
   while (layers < problems.size() && head.starts_with("\x1f\x8b")) {
     reader = open_gzip(put_back(std::move(head), std::move(reader)), problems[layers++]);
     head = read_head(*reader, 512);
+  }
+  if (is_flight_log(head)) {
+    ScannedFile file;
+    file.name = name;
+    file.flight = std::move(head) + read_head(*reader, size_t{1} << 20);
+    file.bytes = static_cast<int64_t>(file.flight.size());
+    results.push_back(std::move(file));
+    return;
   }
   const bool is_tar = is_tar_header(head);
   reader = put_back(std::move(head), std::move(reader));

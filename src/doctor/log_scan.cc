@@ -193,6 +193,14 @@ class LogScanner {
 
 }  // namespace
 
+ScannedFile scan_text(const std::string& text, const std::string& name, const RuleSet& rules) {
+  class Nothing final : public ByteReader {
+   public:
+    size_t read(std::span<char> /*buffer*/) override { return 0; }
+  };
+  return scan_log(*put_back(text, std::make_unique<Nothing>()), name, rules);
+}
+
 ScannedFile scan_log(ByteReader& reader, const std::string& name, const RuleSet& rules) {
   return LogScanner(name, rules).scan(reader);
 }

@@ -34,11 +34,15 @@ struct ScannedFile {
   int64_t num_dropped = 0;    // hit lines beyond what is kept of one file
   std::string problem;        // what could not be read; "" if all could
   std::vector<LogLine> lines;
+  std::string flight;  // the bytes, if it is a flight record (comm/flight_record.h)
 };
 
 // Scans a stream to its end. Lines of more than 64 KiB are cut there; a file keeps its first
 // thousand lines with hits, at most 24 for each pattern, so that memory is bounded.
 ScannedFile scan_log(ByteReader& reader, const std::string& name, const RuleSet& rules);
+
+// Scans a text.
+ScannedFile scan_text(const std::string& text, const std::string& name, const RuleSet& rules);
 
 struct ScanOptions {
   int num_threads = 2;

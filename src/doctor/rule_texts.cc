@@ -12,6 +12,7 @@ const std::vector<RuleText>& rule_texts() {
       {"framework.toml", fault_rules_framework_text()},
       {"host.toml", fault_rules_host_text()},
       {"serve.toml", fault_rules_serve_text()},
+      {"plait.toml", fault_rules_plait_text()},
       {"generic.toml", fault_rules_generic_text()},
   };
   return texts;

@@ -23,6 +23,7 @@ std::string_view fault_rules_operator_text();
 std::string_view fault_rules_framework_text();
 std::string_view fault_rules_host_text();
 std::string_view fault_rules_serve_text();
+std::string_view fault_rules_plait_text();
 std::string_view fault_rules_generic_text();
 // catalog/fault_codes.csv.
 std::string_view fault_codes_text();

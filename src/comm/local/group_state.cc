@@ -11,8 +11,8 @@ GroupState::GroupState(WorldState& world, std::string name, std::vector<int> ran
       members_(std::make_unique<Member[]>(ranks_.size())),
       mailboxes_(std::make_unique<Mailbox[]>(ranks_.size() * ranks_.size())) {
   for (const int rank : ranks_) {
-    records_.push_back(std::make_unique<OperationRecord>(rank, name_));
-    transfer_records_.push_back(std::make_unique<OperationRecord>(rank, name_));
+    records_.push_back(std::make_unique<OperationRecord>(rank, name_, ranks_));
+    transfer_records_.push_back(std::make_unique<OperationRecord>(rank, name_, ranks_));
   }
 }
 

@@ -120,7 +120,7 @@ Work LocalGroup::run(const Operation& operation, bool async) {
 
 void LocalGroup::execute(const Operation& operation, double spin_s) {
   spin_s_ = spin_s;
-  record_.begin(operation.kind, ++sequence_);
+  record_.begin(operation.kind, ++sequence_, {operation.signature(), operation.bytes()});
   switch (operation.kind) {
     case OpKind::kAllReduce:
       all_reduce_now(operation);

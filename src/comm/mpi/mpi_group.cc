@@ -28,7 +28,7 @@ void copy_bytes(std::byte* destination, const std::byte* source, int64_t bytes) 
 MpiGroup::MpiGroup(Options options, const MpiContext& context)
     : options_(std::move(options)),
       context_(context),
-      record_(options_.ranks[static_cast<size_t>(options_.rank)], options_.name),
+      record_(options_.ranks[static_cast<size_t>(options_.rank)], options_.name, options_.ranks),
       transfers_({options_.name, options_.ranks, options_.rank, options_.transfers, context.device,
                   context.side_channel, context.deadline_s, context.may_spin}) {
   plan_levels();
@@ -129,7 +129,7 @@ void MpiGroup::finish_async() {
 
 void MpiGroup::execute(const Operation& operation, bool may_spin) {
   may_spin_ = may_spin;
-  record_.begin(operation.kind, ++sequence_);
+  record_.begin(operation.kind, ++sequence_, {operation.signature(), operation.bytes()});
   switch (operation.kind) {
     case OpKind::kAllReduce:
       all_reduce_now(operation);

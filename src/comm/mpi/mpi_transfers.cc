@@ -37,7 +37,7 @@ struct MpiTransfers::Transfer {
 struct MpiTransfers::Shared {
   explicit Shared(MpiTransfersOptions o)
       : options(std::move(o)),
-        record(options.ranks[static_cast<size_t>(options.rank)], options.name) {}
+        record(options.ranks[static_cast<size_t>(options.rank)], options.name, options.ranks) {}
 
   MpiTransfersOptions options;
   OperationRecord record;
