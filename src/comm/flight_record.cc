@@ -24,9 +24,10 @@ constexpr size_t kGroupsAt = sizeof(FlightHeader);
 constexpr size_t kEntriesAt = kGroupsAt + kFlightGroups * sizeof(FlightGroup);
 constexpr size_t kFileSize = kEntriesAt + kFlightEntries * sizeof(FlightEntry);
 
+// To the tick of the kernel (a few ms): enough to order hangs, and ten times cheaper.
 int64_t now_ns() {
   timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
   return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 

@@ -1,7 +1,7 @@
 // The flight record: the last operations of each rank in a file that outlives the process, however
 // it ends. A ring of kFlightEntries records in shared memory of the file
 // <folder>/flight-rank<rank>.bin; the kernel keeps what was stored before a kill -9. `plait doctor
-// logs <folder>` reads it. Costs two clock readings and a cache line an operation.
+// logs <folder>` reads it. Costs two readings of the coarse clock and a cache line an operation.
 #pragma once
 
 #include <atomic>
