@@ -1,6 +1,9 @@
 #include "checkpoint/hf_import.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <set>
 
@@ -23,6 +26,20 @@ void check_tensor(const ParamSpec& spec, const HfWeights& weights) {
                 "{}: byte {}: tensor '{}' is {}; F32, BF16 or F16 is needed (quantised weights are "
                 "not supported)",
                 tensor.file, tensor.file_offset, spec.name, tensor.dtype_text);
+  }
+}
+
+// Takes rows that have been read out of this process's memory: the page cache keeps them, but they
+// no longer count beside the packed copy.
+void forget_rows(const SafeTensor& tensor, int64_t row_begin, int64_t rows) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t row_bytes = tensor.bytes.size() / static_cast<uintptr_t>(tensor.shape[0]);
+  const auto start = reinterpret_cast<uintptr_t>(tensor.bytes.data());
+  const uintptr_t begin = start + static_cast<uintptr_t>(row_begin) * row_bytes;
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (begin + static_cast<uintptr_t>(rows) * row_bytes) / kPage * kPage;
+  if (last > first) {
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
   }
 }
 
@@ -60,6 +77,7 @@ HfImport open_hf_weights(const std::string& directory, const ModelConfig& config
                    .col_begin = shard.col_begin,
                    .cols = shard.cols},
                   out.first(static_cast<size_t>(rows * shard.cols)));
+      forget_rows(weights->at(spec.name), shard.row_begin, rows);
     }
   };
   return result;

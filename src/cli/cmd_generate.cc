@@ -3,35 +3,42 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/error.h"
 #include "cli/commands.h"
-#include "data/token_file.h"
-#include "train/sample.h"
+#include "cli/terminal_model.h"
 
 namespace plait {
 namespace {
 
 struct GenerateFlags {
-  SampleOptions sample;
+  EngineFlags engine;
+  SamplingParams sampling;
+  std::string source;
   std::string prompt = "The ";
+  uint64_t seed = 1;
+  bool ids = false;
 };
 
 int run_generate(GenerateFlags& flags) {
-  for (const char c : flags.prompt) {
-    flags.sample.prompt.push_back(static_cast<unsigned char>(c));
+  flags.sampling.seed = flags.seed;
+  TerminalModel model(flags.source, flags.engine);
+  if (model.follower()) {
+    return 0;
   }
-  bool started = false;  // nothing on stdout if the source cannot be used
-  sample_tokens(flags.sample, [&](int32_t token) {
-    if (!started) {
+  bool started = false;  // nothing on stdout if the prompt cannot be used
+  const auto print = [&](std::string_view text) {
+    if (!started && !flags.ids) {
       std::fputs(flags.prompt.c_str(), stdout);
       started = true;
     }
-    if (token < kEndOfDocument) {
-      std::fputc(token, stdout);
-    } else {
-      std::fputs("\n---\n", stdout);
-    }
+    std::fwrite(text.data(), 1, flags.ids ? 0 : text.size(), stdout);
     std::fflush(stdout);
-  });
+  };
+  const std::vector<int32_t> tokens =
+      model.answer(model.encode(flags.prompt), flags.sampling, print);
+  for (size_t i = 0; flags.ids && i < tokens.size(); ++i) {
+    std::printf("%s%d", i > 0 ? " " : "", tokens[i]);
+  }
   std::fputc('\n', stdout);
   return 0;
 }
@@ -40,19 +47,31 @@ int run_generate(GenerateFlags& flags) {
 
 void add_generate_command(CLI::App& app, Command& chosen) {
   auto flags = std::make_shared<GenerateFlags>();
-  CLI::App* generate = app.add_subcommand("generate", "text from a model trained on byte tokens");
-  generate->footer("Example:\n  plait generate run --prompt 'The function ' --tokens 200");
+  flags->sampling.temperature = 0.8F;
+  flags->sampling.top_k = 40;
+  flags->sampling.max_tokens = 64;
+  CLI::App* generate = app.add_subcommand("generate", "text from a model");
+  generate->footer(
+      "Examples:\n"
+      "  plait generate models/qwen3-0.6b --prompt 'The capital of France is' --temperature 0\n"
+      "  plait generate run --prompt 'The function ' --tokens 200");
   generate
-      ->add_option("source", flags->sample.source,
-                   "a run directory, a step-N folder, or an HF directory")
+      ->add_option("source,--model", flags->source,
+                   "an HF directory, a GGUF file, a run directory or a step-N folder")
       ->required();
   generate->add_option("--prompt", flags->prompt, "text to go on from")->capture_default_str();
-  generate->add_option("--tokens", flags->sample.num_tokens, "new tokens")->capture_default_str();
-  generate->add_option("--temperature", flags->sample.temperature, "0: the most likely token")
+  SamplingParams& sampling = flags->sampling;
+  generate->add_option("--tokens,--max-tokens", sampling.max_tokens, "most new tokens")
       ->capture_default_str();
-  generate->add_option("--top-k", flags->sample.top_k, "0: all")->capture_default_str();
-  generate->add_option("--seed", flags->sample.seed, "of the choice")->capture_default_str();
-  generate->add_option("--threads", flags->sample.threads, "0: all cores");
+  generate->add_option("--temperature", sampling.temperature, "0: the most likely token")
+      ->capture_default_str();
+  generate->add_option("--top-k", sampling.top_k, "0: all")->capture_default_str();
+  generate->add_option("--top-p", sampling.top_p, "1: all")->capture_default_str();
+  generate->add_option("--min-p", sampling.min_p, "0: all")->capture_default_str();
+  generate->add_option("--seed", flags->seed, "of the choice")->capture_default_str();
+  generate->add_flag("--ignore-eos", sampling.ignore_eos, "go on behind the end of the text");
+  generate->add_flag("--ids", flags->ids, "print the new tokens' ids, not the text");
+  add_engine_options(*generate, flags->engine);
   generate->callback([flags, &chosen] { chosen = [flags] { return run_generate(*flags); }; });
 }
 

@@ -21,8 +21,10 @@ struct CommandLine {
 void add_train_command(CLI::App& app, const CommandLine& line, Command& chosen);
 void add_data_command(CLI::App& app, Command& chosen);
 void add_checkpoint_command(CLI::App& app, Command& chosen);
+void add_chat_command(CLI::App& app, Command& chosen);
 void add_generate_command(CLI::App& app, Command& chosen);
 void add_doctor_command(CLI::App& app, Command& chosen);
+void add_make_model_command(CLI::App& app, Command& chosen);
 void add_plan_command(CLI::App& app, Command& chosen);
 void add_comm_command(CLI::App& app, Command& chosen);
 void add_profile_command(CLI::App& app, Command& chosen);

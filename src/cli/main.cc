@@ -38,7 +38,9 @@ int run(int argc, char** argv) {
   add_train_command(app, {argc, argv}, chosen);
   add_data_command(app, chosen);
   add_checkpoint_command(app, chosen);
+  add_chat_command(app, chosen);
   add_generate_command(app, chosen);
+  add_make_model_command(app, chosen);
   add_plan_command(app, chosen);
   add_comm_command(app, chosen);
   add_profile_command(app, chosen);

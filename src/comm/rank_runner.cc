@@ -1,5 +1,6 @@
 #include "comm/rank_runner.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ namespace {
 // Open MPI's mpirun; PMI launchers (MPICH's mpiexec); srun with a PMI plugin.
 constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                           "SLURM_STEP_NUM_TASKS"};
+
+constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
 
 int positive_int(const char* text) {
   const int value = std::atoi(text);
@@ -39,6 +42,15 @@ int launcher_world_size() {
     }
   }
   return 1;
+}
+
+int launcher_rank() {
+  for (const char* name : kRankVariables) {
+    if (const char* value = std::getenv(name)) {
+      return std::max(0, std::atoi(value));
+    }
+  }
+  return 0;
 }
 
 int launcher_local_size() {

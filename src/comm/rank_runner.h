@@ -15,6 +15,9 @@ struct RankRunnerOptions {
   std::string device = "cpu";  // registry name
   int threads_per_rank = 0;    // 0: cores / local ranks, at least 1
   CommOptions comm;
+  // Threads that wait for another rank spin this long before they sleep, where each has a core of
+  // its own. Longer waits are not worth a core; waking up costs tens of microseconds.
+  double spin_s = 3e-4;
   std::string run_dir;  // where fault reports (empty: stderr only) and flight records go
 };
 
@@ -23,6 +26,9 @@ bool under_mpi_launcher();
 
 // World size that the launcher gave, or 1. Reads the environment only.
 int launcher_world_size();
+
+// This process's rank in the launcher's world, or 0. Reads the environment only.
+int launcher_rank();
 
 // Ranks that the launcher started on this host; 1 if it does not say (only mpirun does).
 int launcher_local_size();

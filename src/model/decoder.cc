@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/round_up.h"
 #include "model/rope.h"
@@ -266,6 +267,7 @@ void Decoder::forward(const DecoderBatch& batch) {
   const StepSize size{.rows = std::ssize(batch.tokens),
                       .runs = std::ssize(batch.runs),
                       .table_stride = batch.table_stride};
+  const double start_s = now_s();
   Buffers fresh;
   if (options_.eager) {
     fresh = make_buffers(size.rows);
@@ -275,11 +277,15 @@ void Decoder::forward(const DecoderBatch& batch) {
       run_decoder_op(op, size, context_);
     }
   }
-  if (sampled_ == 0) {
-    return;
+  if (sampled_ > 0) {
+    run_end(options_.eager ? fresh : buffers_, batch);
   }
+  kernel_s_ += now_s() - start_s;
+}
+
+void Decoder::run_end(const Buffers& buffers, const DecoderBatch& batch) {
   if (link_.last()) {
-    run_head(options_.eager ? fresh : buffers_, batch);
+    run_head(buffers, batch);
   }
   const int64_t tp = context_.tp().size();
   link_.bring_back(best_.ptr(), tp * 2 * sampled_ * kFloat);

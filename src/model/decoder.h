@@ -54,7 +54,8 @@ class Decoder {
   // Logits of ids [0, vocab_limit) of sampled row `index`. Requires: want_logits.
   void read_logits(int64_t index, std::span<float> out);
 
-  const DecoderWeights& weights() const { return weights_; }
+  // Seconds that this rank has spent in kernels and transfers, all forwards together.
+  double kernel_s() const { return kernel_s_; }
 
   // Bytes of the cache a block takes on this layout's largest rank, all its layers together.
   static int64_t block_bytes(const ModelConfig& config, const Layout& layout, DType kv_dtype,
@@ -76,8 +77,9 @@ class Decoder {
   MatmulPackedArgs product(const PackedMatrix& matrix, const Tensor& bias) const;
   void upload(const DecoderBatch& batch);
   void gather_sampled(const Buffers& buffers, std::span<const int32_t> rows);
+  // From the last layer to results on the first stage.
+  void run_end(const Buffers& buffers, const DecoderBatch& batch);
   void run_head(const Buffers& buffers, const DecoderBatch& batch);
-  void exchange_results();
 
   const ModelConfig& config_;
   const ParallelContext& context_;
@@ -98,6 +100,7 @@ class Decoder {
   std::vector<DecoderOp> plan_;
   int64_t sampled_ = 0;
   bool have_logits_ = false;
+  double kernel_s_ = 0;
 };
 
 }  // namespace plait

@@ -12,11 +12,11 @@
 
 #include "serve/api_error.h"
 #include "serve/api_keys.h"
+#include "serve/api_model.h"
 #include "serve/generation_job.h"
 #include "serve/http_server.h"
 #include "serve/http_types.h"
 #include "serve/serve_metrics.h"
-#include "serve/api_model.h"
 #include "serve/worker_pool.h"
 
 namespace plait {

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <thread>
+#include <vector>
 
-#include "serve/engine_state.h"
 #include "serve/options.h"
 #include "serve/request.h"
 #include "serve/served_model.h"
@@ -14,8 +12,10 @@ namespace plait {
 
 class ServingEngine final : public GenerationService {
  public:
-  // Returns at once; a thread of its own loads the model and then serves (with the other ranks,
-  // which are threads too, or processes that call run_serving_worker). `plan` is plan_serving's.
+  // Returns at once; threads of its own load the model and then serve: one for each of the layout's
+  // dp replicas, which share nothing but the file, with its other ranks (threads too, or processes
+  // that call run_serving_worker). `plan` is plan_serving's. Errors: kNotImplemented for replicas
+  // under an MPI launcher.
   ServingEngine(ServedModel model, const ServingOptions& options, const ServingPlan& plan);
   // Ends open requests with an error and joins the ranks.
   ~ServingEngine() override;
@@ -26,20 +26,21 @@ class ServingEngine final : public GenerationService {
   // rank that failed first.
   void wait_until_ready();
 
+  // To the replica with the fewest requests.
   Submission submit(GenerationRequest request, UpdateSink sink) override;
   void cancel(uint64_t id) override;
   void drain() override;
+  // Sums over the replicas; `ready` when all are, the failure of any.
   EngineStats stats() const override;
   const EngineLimits& limits() const override { return plan_.limits; }
 
  private:
-  void serve();
+  class Replica;
 
   ServedModel model_;
   ServingOptions options_;
   ServingPlan plan_;
-  EngineState state_;
-  std::thread thread_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
 };
 
 // What this host offers the ranks of `layout`.

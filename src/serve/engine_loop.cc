@@ -9,8 +9,8 @@
 namespace plait {
 namespace {
 
-// The other ranks hear from rank 0 at least so often, far below their deadline.
-constexpr double kHeartbeatS = 1;
+// The other ranks hear from rank 0 so often within their deadline, and at least once a second.
+constexpr double kBeatsPerDeadline = 6;
 constexpr int64_t kWarmUpRows = 64;
 constexpr uint64_t kWarmUpId = 0;  // of no request
 
@@ -23,6 +23,10 @@ EngineLoop::EngineLoop(const ServingOptions& options, const ServingPlan& plan, S
       rank_(rank),
       state_(state),
       scheduler_(plan.scheduler),
+      admission_({.most = options.max_num_seqs,
+                  .target_ttft_s = options.target_ttft_ms / 1e3,
+                  .target_tpot_s = options.target_tpot_ms / 1e3}),
+      heartbeat_s_(std::min(1.0, options.stall_limit_s / kBeatsPerDeadline)),
       pace_({.max_gap_s = options.max_gap_ms / 1e3, .most_rows = plan.decoder.max_rows}) {
   items_.reserve(static_cast<size_t>(plan.decoder.max_runs));
   logits_.resize(static_cast<size_t>(plan.decoder.vocab_limit));
@@ -99,6 +103,9 @@ GeneratedToken EngineLoop::sample(Sequence& sequence, int64_t index) {
 
 void EngineLoop::deliver(Sequence& sequence, GeneratedToken token) {
   const int32_t id = token.token;
+  if (sequence.generated_count() == 0) {
+    admission_.record_first_token(now_s() - sequence.submitted_s - sequence.queue_s);
+  }
   sequence.tokens.push_back(id);
   ++totals_.generated_tokens;
   RequestUpdate update;
@@ -122,8 +129,10 @@ void EngineLoop::deliver(Sequence& sequence, GeneratedToken token) {
 
 void EngineLoop::step() {
   const double start_s = now_s();
-  const std::vector<ScheduledTokens>& scheduled = scheduler_.schedule(
-      {.max_running = options_.max_num_seqs, .prefill_beside_decode = pace_.prompt_rows()});
+  const std::vector<ScheduledTokens>& scheduled =
+      scheduler_.schedule({.max_running = admission_.limit(),
+                           .prefill_beside_decode = pace_.prompt_rows_beside(),
+                           .prefill_alone = pace_.prompt_rows_alone()});
   CHECK(!scheduled.empty());
   items_.assign(scheduled.begin(), scheduled.end());
   bool want_logits = false;
@@ -131,7 +140,9 @@ void EngineLoop::step() {
   StepPace::Step pace;
   for (const ScheduledTokens& item : items_) {
     Sequence& sequence = *item.sequence;
-    sequence.queue_s = sequence.queue_s < 0 ? start_s - sequence.submitted_s : sequence.queue_s;
+    if (sequence.queue_s < 0) {
+      sequence.queue_s = start_s - sequence.submitted_s;
+    }
     want_logits = want_logits || (item.sample && !is_plain_greedy(sequence));
     sampled += item.sample ? 1 : 0;
     (sequence.decodes() ? pace.decode_rows : pace.prompt_rows) += item.count;
@@ -144,6 +155,10 @@ void EngineLoop::step() {
   }
   pace.seconds = now_s() - start_s;
   pace_.record(pace);
+  if (pace.decode_rows > 0) {
+    admission_.record_step_of_decodes(pace.seconds);
+  }
+  admission_.update(now_s(), scheduler_.num_running());
   told_s_ = start_s;
   scheduler_.advance();
   ++totals_.steps;
@@ -153,11 +168,13 @@ void EngineLoop::step() {
       deliver(*item.sequence, sample(*item.sequence, index++));
     }
   }
+  totals_.step_s += now_s() - start_s;
   publish();
 }
 
 void EngineLoop::publish() {
   EngineStats stats = totals_;
+  stats.kernel_s = rank_.decoder().kernel_s();
   stats.running = scheduler_.num_running();
   stats.blocks_total = scheduler_.blocks().num_blocks();
   stats.blocks_free = scheduler_.blocks().num_free();
@@ -165,14 +182,16 @@ void EngineLoop::publish() {
   stats.prefix_queries = scheduler_.counters().prefix_queries;
   stats.prefix_hits = scheduler_.counters().prefix_hits;
   stats.preemptions = scheduler_.counters().preemptions;
-  stats.max_concurrency = options_.max_num_seqs;
+  stats.max_concurrency = admission_.limit();
   state_.publish(stats);
 }
 
 void EngineLoop::warm_up() {
   const int64_t rows =
       std::min({kWarmUpRows, plan_.decoder.max_rows, plan_.limits.max_model_len - 2});
-  for (const int64_t prompt : {int64_t{1}, std::max<int64_t>(rows, 1)}) {
+  // A few rows first: they tell how many a step may have.
+  for (const int64_t prompt :
+       {int64_t{1}, std::clamp<int64_t>(rows, 1, 16), std::max<int64_t>(rows, 1)}) {
     auto sequence = std::make_unique<Sequence>();
     sequence->id = kWarmUpId;
     sequence->tokens.assign(static_cast<size_t>(prompt), 0);
@@ -192,7 +211,7 @@ void EngineLoop::warm_up() {
 
 void EngineLoop::run() {
   for (;;) {
-    state_.take(incoming_, scheduler_.idle() ? kHeartbeatS / 2 : 0);
+    state_.take(incoming_, scheduler_.idle() ? heartbeat_s_ / 2 : 0);
     accept(incoming_);
     expire();
     if (incoming_.stopping) {
@@ -205,7 +224,7 @@ void EngineLoop::run() {
       step();
       continue;
     }
-    if (now_s() - told_s_ > kHeartbeatS) {
+    if (now_s() - told_s_ > heartbeat_s_) {
       message_.encode(StepKind::kIdle);
       rank_.tell(message_);
       told_s_ = now_s();

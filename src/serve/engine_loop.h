@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "serve/admission.h"
 #include "serve/engine_state.h"
 #include "serve/sampler.h"
 #include "serve/scheduler.h"
@@ -45,6 +46,8 @@ class EngineLoop {
   EngineState& state_;
   Scheduler scheduler_;
   Sampler sampler_;
+  AdmissionControl admission_;
+  double heartbeat_s_;
   StepPace pace_;
   StepMessage message_;
   EngineState::Incoming incoming_;

@@ -85,6 +85,11 @@ EngineStats EngineState::stats() const {
   return stats;
 }
 
+int64_t EngineState::unfinished() const {
+  const std::scoped_lock lock(mutex_);
+  return unfinished_;
+}
+
 std::optional<Error> EngineState::wait_until_ready() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stats_.ready || failure_.has_value(); });

@@ -31,6 +31,7 @@ class EngineState {
   void drain();
   void stop();
   EngineStats stats() const;
+  int64_t unfinished() const;
   // Blocks until set_ready() or fail(); the failure, if it was that.
   std::optional<Error> wait_until_ready();
 

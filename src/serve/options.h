@@ -51,6 +51,8 @@ struct ServingOptions {
   // all.
   int64_t vocab_limit = 0;
   double stall_limit_s = 8;  // a rank that is silent for so long has failed
+  // Called by every rank but 0 when it hears of a step: for tests of ranks that stall or fail.
+  std::function<void(int rank)> step_hook = {};
 };
 
 // What a start will do, per rank.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "serve/api_error.h"
-#include "serve/openai_request.h"
 #include "serve/api_model.h"
+#include "serve/openai_request.h"
 
 namespace plait {
 

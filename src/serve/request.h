@@ -83,9 +83,10 @@ struct EngineStats {
   int64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   int64_t preemptions = 0, rejections = 0;
   int64_t prompt_tokens = 0, generated_tokens = 0, steps = 0;
-  int64_t max_concurrency = 0;  // the admission controller's present limit
-  double step_age_s = 0;        // since the last finished step; 0 while there is no work
-  bool ready = false;           // warmed up
+  double step_s = 0, kernel_s = 0;  // seconds of all steps; of them, in kernels and transfers
+  int64_t max_concurrency = 0;      // the admission controller's present limit
+  double step_age_s = 0;            // since the last finished step; 0 while there is no work
+  bool ready = false;               // warmed up
   bool draining = false;
   std::string failure;  // empty while healthy; else what broke, naming the rank
 };

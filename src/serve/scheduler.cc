@@ -218,7 +218,7 @@ const std::vector<ScheduledTokens>& Scheduler::schedule(const Limits& limits) {
   rows_left_ = options_.max_num_batched_tokens;
   schedule_decodes();
   prefill_rows_left_ =
-      step_.empty() ? rows_left_ : std::min(rows_left_, limits.prefill_beside_decode);
+      std::min(rows_left_, step_.empty() ? limits.prefill_alone : limits.prefill_beside_decode);
   schedule_prefills();
   admit(limits);
   return step_;

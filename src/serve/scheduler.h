@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -87,8 +88,9 @@ class Scheduler {
 
   struct Limits {
     int64_t max_running = 0;  // sequences; those that run already go on
-    // Rows for prompts in a step in which sequences generate.
+    // Rows for prompts in a step in which sequences generate, and in one in which none does.
     int64_t prefill_beside_decode = 0;
+    int64_t prefill_alone = std::numeric_limits<int64_t>::max();
   };
   // The next step; empty only when no sequence is there. Valid until the next call of anything.
   const std::vector<ScheduledTokens>& schedule(const Limits& limits);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/gguf_import.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/manifest.h"
 
@@ -63,6 +64,13 @@ ServedModel open_served_model(const std::string& path) {
   }
   ServedModel model;
   model.path = path;
+  if (fs::is_regular_file(path, ignored) && is_gguf_file(path)) {
+    GgufImport import = open_gguf_weights(path);
+    model.config = import.config;
+    model.source = std::move(import.source);
+    model.unused = std::move(import.unused);
+    return model;
+  }
   model.config = load_model_config(path);
   HfImport import = open_hf_weights(path, model.config);
   model.source = std::move(import.source);

@@ -76,7 +76,7 @@ void ServingRank::tell(const StepMessage& message) {
   channel_.send(message.words());
 }
 
-void ServingRank::follow() {
+void ServingRank::follow(const std::function<void(int rank)>& hook) {
   for (;;) {
     const std::span<const int32_t> words = channel_.receive();
     const auto kind = static_cast<StepKind>(words[1]);
@@ -84,6 +84,9 @@ void ServingRank::follow() {
       return;
     }
     if (kind == StepKind::kStep) {
+      if (hook) {
+        hook(context_.rank());
+      }
       decoder_->forward(step_decoder_.decode(words));
     }
   }

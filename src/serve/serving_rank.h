@@ -23,8 +23,8 @@ class ServingRank {
   void lead_step(const StepMessage& message);
   // Rank 0: sends a message that is no step.
   void tell(const StepMessage& message);
-  // The other ranks: does steps until the message kStop.
-  void follow();
+  // The other ranks: does steps until the message kStop. `hook` may be empty.
+  void follow(const std::function<void(int rank)>& hook);
 
   Decoder& decoder() { return *decoder_; }
   double load_s() const { return load_s_; }

@@ -8,6 +8,7 @@ namespace {
 // Few rows are bound by reading the weights: what they take says nothing about a row.
 constexpr int64_t kTellingRows = 16;
 constexpr double kNewWeight = 0.3;
+constexpr double kLongestStepS = 2;
 
 void smooth(double& mean, double value) {
   mean = mean > 0 ? (1 - kNewWeight) * mean + kNewWeight * value : value;
@@ -24,13 +25,20 @@ void StepPace::record(const Step& step) {
   }
 }
 
-int64_t StepPace::prompt_rows() const {
+int64_t StepPace::rows_in(double seconds) const {
   if (prompt_row_s_ <= 0) {
     return options_.most_rows;
   }
-  const double left_s = std::max(options_.max_gap_s - decode_s_, 0.0);
-  const double rows = std::min(left_s / prompt_row_s_, static_cast<double>(options_.most_rows));
+  const double rows = std::min(seconds / prompt_row_s_, static_cast<double>(options_.most_rows));
   return std::min(options_.most_rows, std::max(kLeastRows, static_cast<int64_t>(rows)));
+}
+
+int64_t StepPace::prompt_rows_beside() const {
+  return rows_in(std::max(options_.max_gap_s - decode_s_, 0.0));
+}
+
+int64_t StepPace::prompt_rows_alone() const {
+  return rows_in(kLongestStepS);
 }
 
 }  // namespace plait

@@ -19,13 +19,17 @@ class StepPace {
     double seconds = 0;
   };
   void record(const Step& step);
-  // Rows for prompts in a step with running streams; at least kLeastRows.
-  int64_t prompt_rows() const;
+  // Rows for prompts in a step with running streams, and in one without, which is bounded too, so
+  // that a step is no silence; at least kLeastRows.
+  int64_t prompt_rows_beside() const;
+  int64_t prompt_rows_alone() const;
   double seconds_per_prompt_row() const { return prompt_row_s_; }
 
   static constexpr int64_t kLeastRows = 8;
 
  private:
+  int64_t rows_in(double seconds) const;
+
   Options options_;
   double decode_s_ = 0;      // a step without prompts, smoothed
   double prompt_row_s_ = 0;  // what a row of a prompt adds, smoothed

@@ -31,7 +31,7 @@ struct Setting {
 
 std::vector<Setting> settings() {
   std::vector<Setting> all;
-  for (const char* layout : {"dp1", "tp2", "pp2", "tp2.pp2"}) {
+  for (const char* layout : {"dp1", "tp2", "pp2", "tp2.pp2", "dp2"}) {
     all.push_back({.name = layout, .layout = layout});
   }
   Setting chunks{.name = "chunks"};

@@ -23,8 +23,6 @@
 namespace plait {
 namespace {
 
-// Longer waits than this are not worth a core; waking up costs tens of microseconds.
-constexpr double kSpinS = 3e-4;
 constexpr double kDeviceSpinUs = 50;
 
 class LocalWorld final : public World {
@@ -110,7 +108,7 @@ void run_local_ranks(const RankRunnerOptions& options, const std::function<void(
   device_options.num_threads = threads;
   device_options.spin_us = may_spin ? kDeviceSpinUs : 0;
 
-  WorldState state({options.ranks, options.comm.deadline_s, may_spin ? kSpinS : 0});
+  WorldState state({options.ranks, options.comm.deadline_s, may_spin ? options.spin_s : 0});
   FirstError first;
   std::vector<std::thread> others;
   // Rank 0 runs on the calling thread: profilers and signal handlers find it there.

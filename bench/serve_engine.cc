@@ -1,0 +1,288 @@
+// Speed of the serving engine, without HTTP: prompts, streams side by side, the prepared step plan
+// against eager steps, and what a long prompt does to running streams.
+//
+//   serve_engine [--model DIR | --shape qwen3-0.6b] [--threads 2] [--layout dp1] [--dtype auto]
+//                [--quantize none] [--streams 1,2,4,8,16] [--depth 0] [--only
+//                decode|prefill|plan|gap]
+//
+// Without --model it writes a model of the shape with random weights to /tmp first.
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "checkpoint/random_model.h"
+#include "serve/engine.h"
+#include "spec/model_catalog.h"
+
+namespace plait {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string shape = "qwen3-0.6b";
+  std::string only;
+  std::vector<int64_t> streams = {1, 2, 4, 8, 16};
+  int64_t depth = 0;
+  ServingOptions serving;
+};
+
+// When each token of a request came.
+struct Stream {
+  double submitted_s = 0;
+  std::vector<double> token_s;
+  bool done = false;
+};
+
+class Client {
+ public:
+  explicit Client(ServingEngine& engine) : engine_(engine) {}
+
+  size_t submit(int64_t prompt, int64_t output) {
+    GenerationRequest request;
+    for (int64_t i = 0; i < prompt; ++i) {
+      request.prompt.push_back(
+          static_cast<int32_t>(random_bits(3, seed_, static_cast<uint64_t>(i)) %
+                               static_cast<uint64_t>(engine_.limits().vocab_size)));
+    }
+    ++seed_;
+    request.sampling = {.temperature = 0, .ignore_eos = true, .max_tokens = output};
+    size_t index = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      index = streams_.size();
+      streams_.push_back({.submitted_s = now_s()});
+    }
+    engine_.submit(std::move(request), [this, index](RequestUpdate update) {
+      const std::scoped_lock lock(mutex_);
+      if (!update.tokens.empty()) {
+        streams_[index].token_s.push_back(now_s());
+      }
+      streams_[index].done = update.finish != FinishReason::kNone;
+      changed_.notify_all();
+    });
+    return index;
+  }
+  void wait_tokens(size_t index, size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock,
+                  [&] { return streams_[index].done || streams_[index].token_s.size() >= count; });
+  }
+  Stream wait(size_t index) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return streams_[index].done; });
+    return streams_[index];
+  }
+
+ private:
+  ServingEngine& engine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Stream> streams_;
+  inline static uint64_t seed_ = 1;  // no prompt twice: the prefix cache would answer
+};
+
+std::unique_ptr<ServingEngine> start(const Options& options) {
+  ServedModel model = open_served_model(options.model);
+  const ServingPlan plan =
+      plan_serving(model, options.serving, host_limits(options.serving.layout));
+  std::fprintf(stderr, "%s\n", plan.summary().c_str());
+  auto engine = std::make_unique<ServingEngine>(std::move(model), options.serving, plan);
+  engine->wait_until_ready();
+  return engine;
+}
+
+struct DecodeResult {
+  double tokens_per_s = 0;
+  double outside_share = 0;  // of the step, in no kernel
+};
+
+// While all streams generate: from the last first token to the first last one.
+DecodeResult run_decode(ServingEngine& engine, int64_t streams, int64_t prompt) {
+  Client client(engine);
+  const int64_t output = streams == 1 ? 48 : 32 + streams;
+  std::vector<size_t> ids;
+  for (int64_t i = 0; i < streams; ++i) {
+    ids.push_back(client.submit(prompt, output));
+  }
+  client.wait_tokens(ids.back(), 1);
+  const EngineStats before = engine.stats();
+  double begin_s = 0;
+  double end_s = 1e300;
+  std::vector<Stream> results;
+  for (const size_t id : ids) {
+    results.push_back(client.wait(id));
+    begin_s = std::max(begin_s, results.back().token_s.front());
+    end_s = std::min(end_s, results.back().token_s.back());
+  }
+  const EngineStats after = engine.stats();
+  int64_t tokens = 0;
+  for (const Stream& stream : results) {
+    tokens +=
+        std::ranges::count_if(stream.token_s, [&](double t) { return t > begin_s && t <= end_s; });
+  }
+  const double step_s = after.step_s - before.step_s;
+  return {static_cast<double>(tokens) / (end_s - begin_s),
+          1 - (after.kernel_s - before.kernel_s) / step_s};
+}
+
+void bench_prefill(ServingEngine& engine) {
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {
+    Client client(engine);
+    const Stream stream = client.wait(client.submit(512, 1));
+    best = std::max(best, 512 / (stream.token_s.front() - stream.submitted_s));
+  }
+  std::printf("prefill 512 tokens: %.1f tok/s\n", best);
+}
+
+void bench_decode(const Options& options, ServingEngine& engine) {
+  const int64_t prompt = options.depth > 0 ? options.depth : 128;
+  for (const int64_t streams : options.streams) {
+    DecodeResult best;
+    for (int i = 0; i < (options.depth > 0 ? 1 : 2); ++i) {
+      const DecodeResult result = run_decode(engine, streams, prompt);
+      best = result.tokens_per_s > best.tokens_per_s ? result : best;
+    }
+    std::printf(
+        "decode %2lld streams behind %lld tokens: %.1f tok/s, %.1f %% of a step outside "
+        "kernels\n",
+        static_cast<long long>(streams), static_cast<long long>(prompt), best.tokens_per_s,
+        100 * best.outside_share);
+    std::fflush(stdout);
+  }
+}
+
+void bench_gap(ServingEngine& engine) {
+  Client client(engine);
+  std::vector<size_t> ids;
+  for (int i = 0; i < 4; ++i) {
+    ids.push_back(client.submit(64, 128));
+  }
+  for (const size_t id : ids) {
+    client.wait_tokens(id, 16);
+  }
+  const double start_s = now_s();
+  const Stream prompt = client.wait(client.submit(900, 4));
+  double before = 0;
+  double beside = 0;
+  int64_t tokens = 0;
+  double end_s = 0;
+  for (const size_t id : ids) {
+    const Stream stream = client.wait(id);
+    tokens += std::ssize(stream.token_s);
+    end_s = std::max(end_s, stream.token_s.back());
+    for (size_t t = 1; t < stream.token_s.size(); ++t) {
+      double& longest = stream.token_s[t] < start_s ? before : beside;
+      longest = std::max(longest, stream.token_s[t] - stream.token_s[t - 1]);
+    }
+  }
+  std::printf(
+      "4 streams and a 900-token prompt: longest gap %.0f ms (before: %.0f), time to the "
+      "prompt's first token %.2f s, %.1f tok/s in all\n",
+      1e3 * beside, 1e3 * before, prompt.token_s.front() - prompt.submitted_s,
+      static_cast<double>(tokens + 4) / (end_s - prompt.submitted_s + 1e-9));
+}
+
+void bench_plan(Options options, double plan_tokens_per_s) {
+  options.serving.eager = true;
+  const auto engine = start(options);
+  const DecodeResult eager = run_decode(*engine, 1, 128);
+  std::printf("1 stream: step plan %.1f tok/s, eager %.1f tok/s\n", plan_tokens_per_s,
+              eager.tokens_per_s);
+}
+
+int run(Options& options) {
+  if (options.model.empty()) {
+    options.model = "/tmp/plait-" + options.shape;
+    if (!std::filesystem::exists(options.model + "/config.json")) {
+      write_random_model(find_model(options.shape), options.model, {});
+    }
+  }
+  options.serving.max_model_len = std::max<int64_t>(2048, options.depth + 512);
+  const auto wanted = [&](const char* name) {
+    return options.only.empty() || options.only == name;
+  };
+  double one_stream = 0;
+  {
+    const auto engine = start(options);
+    if (wanted("prefill")) {
+      bench_prefill(*engine);
+    }
+    if (wanted("decode")) {
+      bench_decode(options, *engine);
+    }
+    if (wanted("gap")) {
+      bench_gap(*engine);
+    }
+    if (wanted("plan")) {
+      one_stream = run_decode(*engine, 1, 128).tokens_per_s;
+    }
+  }
+  if (wanted("plan")) {
+    bench_plan(options, one_stream);
+  }
+  return 0;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const std::string value = argv[i + 1];
+    if (flag == "--model") {
+      options.model = value;
+    } else if (flag == "--shape") {
+      options.shape = value;
+    } else if (flag == "--only") {
+      options.only = value;
+    } else if (flag == "--threads") {
+      options.serving.threads_per_rank = std::atoi(value.c_str());
+    } else if (flag == "--layout") {
+      options.serving.layout = parse_layout(value);
+    } else if (flag == "--dtype") {
+      options.serving.dtype = value == "f32"    ? ServingDType::kF32
+                              : value == "bf16" ? ServingDType::kBF16
+                                                : ServingDType::kAuto;
+    } else if (flag == "--quantize") {
+      options.serving.quantization = value == "w8" ? Quantization::kW8 : Quantization::kNone;
+    } else if (flag == "--depth") {
+      options.depth = std::atoll(value.c_str());
+    } else if (flag == "--streams") {
+      options.streams.clear();
+      for (size_t at = 0; at < value.size(); at = value.find(',', at) + 1) {
+        options.streams.push_back(std::atoll(value.c_str() + at));
+        if (value.find(',', at) == std::string::npos) {
+          break;
+        }
+      }
+    } else {
+      throw_error(ErrorCode::kInvalidArgument, "unknown flag {}", flag);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace plait
+
+int main(int argc, char** argv) {
+  try {
+    plait::Options options = plait::parse(argc, argv);
+    return plait::run(options);
+  } catch (const plait::Error& error) {
+    std::fprintf(stderr, "serve_engine: %s\n", error.what());
+    return plait::exit_code(error.code());
+  }
+}
