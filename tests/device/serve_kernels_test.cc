@@ -185,7 +185,7 @@ TEST_P(ServeKernels, ProductAddsBiasAndResidual) {
 TEST_P(ServeKernels, ProductDoesNotDependOnTheBatch) {
   const int64_t rows = GetParam() == "plain" ? 8 : is_emulated(GetParam()) ? 60 : 290;
   const int64_t n = 150;
-  const int64_t k = 700;
+  const int64_t k = 1100;  // more than a block of depths; all rows together also cut into blocks
   const Floats a = random_values(1, rows * (k + 3));
   const Floats w = random_values(2, n * k);
   for (const WeightFormat format : kFormats) {

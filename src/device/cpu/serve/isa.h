@@ -29,8 +29,6 @@ struct ProductBlock {
   int64_t panel_stride = 0;  // in bytes
   int64_t panel_count = 0;
   int64_t steps = 0;
-  // kBf16: many rows and at most 128 steps: worth a copy of a panel as f32.
-  bool expand = false;
   // The sums so far (f32, or i32 for kInt8); unused when the block covers the whole depth.
   float* partial = nullptr;
   int64_t partial_stride = 0;

@@ -10,11 +10,12 @@
 namespace plait::cpu::serve {
 namespace {
 
-// Up to this many rows the weights are the larger stream: whole panels, every one once.
-constexpr int64_t kFewRows = 36;
-// Beyond, blocks of `a` that stay in the second-level cache: rows, and steps of a pair of depths.
+// Up to this many elements of `a` stay in the second-level cache: whole panels of weights, each
+// read once.
+constexpr int64_t kFewElements = 96 * 1024;
+// Beyond, blocks of rows and depths that the third level delivers fast enough.
 constexpr int64_t kBlockRows = 264;
-constexpr int64_t kBlockDepth = 256;
+constexpr int64_t kBlockDepth = 1024;
 constexpr int64_t kBlockPanels = 8;
 // Weights that are worth a task.
 constexpr int64_t kTaskBytes = int64_t{128} << 10;
@@ -95,7 +96,6 @@ void multiply_block(const Product& product, int64_t row, int64_t rows, int64_t p
   const int64_t a_bytes =
       product.arithmetic == Arithmetic::kInt8 || product.arithmetic == Arithmetic::kBf16Pairs ? 2
                                                                                               : 4;
-  block.expand = true;
   const char* a = block.a;
   const char* panels = block.panels;
   for (int64_t depth = 0; depth < product.depth; depth += kBlockDepth) {
@@ -173,7 +173,7 @@ void matmul_packed_with(const IsaKernels& isa, const MatmulPackedArgs& args, Thr
                   .a_scales = nullptr,
                   .w_scales = nullptr};
   prepare_rows(product, pool);
-  if (args.m <= kFewRows) {
+  if (args.m == 1 || args.m * product.depth <= kFewElements) {
     multiply_few_rows(product, pool);
   } else {
     multiply_many_rows(product, pool);
