@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "doctor/diagnosis.h"
+#include "doctor/env_checks.h"
 #include "doctor/fault_codes.h"
 #include "doctor/rule_list.h"
 
@@ -17,6 +19,8 @@ namespace {
 struct DoctorFlags {
   std::vector<std::string> words;
   std::vector<std::string> rule_folders;
+  std::string root;
+  std::string record;
   int threads = 2;
   bool json = false;
 };
@@ -57,6 +61,20 @@ int run_rules(const DoctorFlags& flags) {
       flags.json ? rules_json(rules, flags.words) : rules_text(rules, flags.words);
   std::fputs(text.c_str(), stdout);
   return text.empty() ? 1 : 0;
+}
+
+int run_env(const DoctorFlags& flags) {
+  const EnvFacts facts = flags.root.empty() ? gather_env() : read_env(flags.root);
+  if (!flags.record.empty()) {
+    write_env(facts, flags.record);
+  }
+  const std::vector<EnvCheck> checks = check_env(facts);
+  const std::string text = flags.json ? env_json(checks) : env_text(checks);
+  std::fputs(text.c_str(), stdout);
+  const bool bad = std::any_of(checks.begin(), checks.end(), [](const EnvCheck& check) {
+    return check.state == CheckState::kBad;
+  });
+  return bad ? 1 : 0;
 }
 
 void add_rule_folders(CLI::App* command, DoctorFlags& flags) {
@@ -107,6 +125,21 @@ void add_rules(CLI::App* doctor, Command& chosen) {
   rules->callback([flags, &chosen] { chosen = [flags] { return run_rules(*flags); }; });
 }
 
+void add_env(CLI::App* doctor, Command& chosen) {
+  auto flags = std::make_shared<DoctorFlags>();
+  CLI::App* env = doctor->add_subcommand(
+      "env", "check this host before a job: versions, cards, network, limits, variables");
+  env->footer(
+      "Exit status: 0 nothing bad; 1 something is.\n"
+      "Examples:\n"
+      "  plait doctor env\n"
+      "  plait doctor env --record state && plait doctor env --root state --json");
+  env->add_option("--root", flags->root, "a recording to check instead of this host");
+  env->add_option("--record", flags->record, "write what was read to this folder");
+  add_json(env, *flags);
+  env->callback([flags, &chosen] { chosen = [flags] { return run_env(*flags); }; });
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Command& chosen) {
@@ -115,6 +148,7 @@ void add_doctor_command(CLI::App& app, Command& chosen) {
   add_logs(doctor, chosen);
   add_explain(doctor, chosen);
   add_rules(doctor, chosen);
+  add_env(doctor, chosen);
 }
 
 }  // namespace plait
