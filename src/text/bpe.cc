@@ -78,9 +78,18 @@ TokenIndex::TokenIndex(const std::vector<std::string>& tokens)
     while (slots_[slot].id >= 0) {
       slot = (slot + 1) & mask_;
     }
-    slots_[slot] = {static_cast<uint32_t>(hash >> 32), static_cast<int32_t>(id)};
+    slots_[slot] = make_slot(token, hash);
+    slots_[slot].id = static_cast<int32_t>(id);
     longest_ = std::max(longest_, token.size());
   }
+}
+
+TokenIndex::Slot TokenIndex::make_slot(std::string_view bytes, uint64_t hash) {
+  Slot slot;
+  std::memcpy(&slot.head, bytes.data(), std::min(bytes.size(), sizeof(slot.head)));
+  slot.tag = (static_cast<uint32_t>(hash >> 32) & ~0xffU) |
+             static_cast<uint32_t>(std::min<size_t>(bytes.size(), 0xff));
+  return slot;
 }
 
 int32_t TokenIndex::find(std::string_view bytes) const {
@@ -88,9 +97,11 @@ int32_t TokenIndex::find(std::string_view bytes) const {
     return -1;
   }
   const uint64_t hash = hash_bytes(bytes);
+  const Slot wanted = make_slot(bytes, hash);
   for (size_t slot = hash & mask_; slots_[slot].id >= 0; slot = (slot + 1) & mask_) {
-    if (slots_[slot].hash == static_cast<uint32_t>(hash >> 32) &&
-        (*tokens_)[static_cast<size_t>(slots_[slot].id)] == bytes) {
+    if (slots_[slot].head == wanted.head && slots_[slot].tag == wanted.tag &&
+        (bytes.size() <= sizeof(wanted.head) ||
+         (*tokens_)[static_cast<size_t>(slots_[slot].id)] == bytes)) {
       return slots_[slot].id;
     }
   }
@@ -111,6 +122,12 @@ Bpe::Bpe(const TokenizerSpec& spec)
   }
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
     add_merge(spec, rank);
+  }
+  byte_ranks_.resize(byte_ids_.size() * byte_ids_.size());
+  for (size_t left = 0; left < byte_ids_.size(); ++left) {
+    for (size_t right = 0; right < byte_ids_.size(); ++right) {
+      byte_ranks_[left * byte_ids_.size() + right] = rank_of(byte_ids_[left], byte_ids_[right]);
+    }
   }
   // Text must not spell a special token by being merged into it.
   for (const AddedToken& token : spec.added) {
@@ -184,25 +201,18 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
 }
 
 void Bpe::merge_bytes(std::string_view piece, std::vector<int32_t>& ids) const {
-  const auto append_bytes = [&](auto&& add) {
-    for (const char c : piece) {
-      const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
-      if (id >= 0) {
-        add(id);
-      }
-    }
-  };
   if (piece.size() <= kShortPiece) {
-    std::array<int32_t, kShortPiece> parts{};
-    size_t count = 0;
-    append_bytes([&](int32_t id) { parts[count++] = id; });
-    merge_short(parts.data(), count);
-    ids.insert(ids.end(), parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count));
+    merge_short(piece, ids);
     return;
   }
   std::vector<int32_t> parts;
   parts.reserve(piece.size());
-  append_bytes([&](int32_t id) { parts.push_back(id); });
+  for (const char c : piece) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+    if (id >= 0) {
+      parts.push_back(id);
+    }
+  }
   LongPiece work(std::move(parts));
   work.merge_all([this](int32_t left, int32_t right) -> RankedMerge {
     const int32_t rank = rank_of(left, right);
@@ -212,10 +222,18 @@ void Bpe::merge_bytes(std::string_view piece, std::vector<int32_t>& ids) const {
   work.append_to(ids);
 }
 
-void Bpe::merge_short(int32_t* ids, size_t& count) const {
+void Bpe::merge_short(std::string_view piece, std::vector<int32_t>& out) const {
+  std::array<uint8_t, kShortPiece> bytes{};  // that have a token
+  std::array<int32_t, kShortPiece> ids{};
   std::array<int32_t, kShortPiece> ranks{};  // of the pair that starts here
+  size_t count = 0;
+  for (const char c : piece) {
+    bytes[count] = static_cast<uint8_t>(c);
+    ids[count] = byte_ids_[bytes[count]];
+    count += ids[count] >= 0 ? 1 : 0;
+  }
   for (size_t i = 0; i + 1 < count; ++i) {
-    ranks[i] = rank_of(ids[i], ids[i + 1]);
+    ranks[i] = byte_ranks_[bytes[i] * size_t{256} + bytes[i + 1]];
   }
   while (count > 1) {
     size_t best = 0;
@@ -238,6 +256,7 @@ void Bpe::merge_short(int32_t* ids, size_t& count) const {
       ranks[best - 1] = rank_of(ids[best - 1], ids[best]);
     }
   }
+  out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 }  // namespace plait

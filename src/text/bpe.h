@@ -22,10 +22,13 @@ class TokenIndex {
   size_t longest() const { return longest_; }
 
  private:
+  // Short tokens are told apart without a look at their bytes elsewhere.
   struct Slot {
-    uint32_t hash = 0;
+    uint64_t head = 0;  // the first eight bytes
+    uint32_t tag = 0;   // of the hash and the size
     int32_t id = -1;
   };
+  static Slot make_slot(std::string_view bytes, uint64_t hash);
   const std::vector<std::string>* tokens_;
   std::vector<Slot> slots_;
   size_t mask_ = 0;
@@ -64,13 +67,14 @@ class Bpe {
   PairSlot& pair_slot(uint64_t pair);
   int32_t rank_of(int32_t left, int32_t right) const;
   void merge_bytes(std::string_view piece, std::vector<int32_t>& ids) const;
-  void merge_short(int32_t* ids, size_t& count) const;
+  void merge_short(std::string_view piece, std::vector<int32_t>& ids) const;
 
   TokenIndex index_;
   std::vector<Merge> merges_;  // by rank
   std::vector<PairSlot> pairs_;
   size_t pair_mask_ = 0;
-  std::vector<int32_t> byte_ids_;  // 256; -1: none
+  std::vector<int32_t> byte_ids_;    // 256; -1: none
+  std::vector<int32_t> byte_ranks_;  // of two bytes' pair, 256 x 256
   bool ignore_merges_ = false;
   std::unique_ptr<std::atomic<uint8_t>[]> direct_;  // Direct by id
 };

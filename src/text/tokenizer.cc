@@ -8,6 +8,7 @@
 #include "text/added_tokens.h"
 #include "text/bpe.h"
 #include "text/detokenizer.h"
+#include "text/piece_cache.h"
 #include "text/splitter.h"
 #include "text/unicode.h"
 
@@ -102,9 +103,12 @@ struct Tokenizer::Impl {
       }
       ends = std::move(finer);
     }
+    PieceCache cache(text);
     size_t begin = 0;
     for (const size_t end : ends) {
-      bpe.encode(text.substr(begin, end - begin), ids);
+      cache.append(begin, end, ids, [this](std::string_view piece, std::vector<int32_t>& out) {
+        bpe.encode(piece, out);
+      });
       begin = end;
     }
   }
@@ -145,7 +149,7 @@ struct Tokenizer::Impl {
         user = ranges_within(*search.user, part);
         inner.user = &user;
       }
-      if (!spec.nfc || !may_change_in_nfc(piece)) {
+      if (!spec.nfc || find_unstable_in_nfc(piece) == std::string_view::npos) {
         encode_normalized(piece, inner, ids);
         return;
       }

@@ -12,7 +12,9 @@ namespace {
 constexpr int64_t kIdMax = 1 << 24;
 
 std::string shown(const Tree& value) {
-  return value.dump(-1, ' ', false, Tree::error_handler_t::replace);
+  // dump() recurses, and the file may nest at will.
+  return value.is_structured() ? std::string(value.is_array() ? "a list" : "an object")
+                               : value.dump(-1, ' ', false, Tree::error_handler_t::replace);
 }
 
 // Far above any vocabulary; bounds what a broken id can make plait allocate.

@@ -43,7 +43,23 @@ enum class CharClass : uint8_t {
   kSpace,    // the rest of \s (Unicode White_Space)
   kOther,
 };
-CharClass char_class(uint32_t code_point);
+CharClass char_class_beyond_ascii(uint32_t code_point);
+
+inline CharClass char_class(uint32_t c) {
+  if (c >= 0x80) {
+    return char_class_beyond_ascii(c);
+  }
+  if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') {
+    return CharClass::kLetter;
+  }
+  if (c >= '0' && c <= '9') {
+    return CharClass::kNumber;
+  }
+  if (c == ' ' || c == '\t' || c == 0x0b || c == 0x0c) {
+    return CharClass::kSpace;
+  }
+  return c == '\n' || c == '\r' ? CharClass::kNewline : CharClass::kOther;
+}
 
 // \w as Rust has it: letters, marks, decimal numbers, connectors.
 bool is_word_character(uint32_t code_point);
@@ -55,7 +71,8 @@ uint32_t to_lower(uint32_t code_point);
 
 // The text in Unicode normalisation form C. Requires: well-formed UTF-8. O(n log n).
 std::string to_nfc(std::string_view text);
-// False only if to_nfc(text) == text for certain; cheap.
-bool may_change_in_nfc(std::string_view text);
+// Where the first character stands that to_nfc might change or join with its neighbours, or npos;
+// cheap.
+size_t find_unstable_in_nfc(std::string_view text);
 
 }  // namespace plait
