@@ -24,6 +24,10 @@ void fuzz_plait_run(std::span<const std::byte> input);
 void fuzz_profile_csv(std::span<const std::byte> input);
 void fuzz_profile_json(std::span<const std::byte> input);
 
+void fuzz_gguf(std::span<const std::byte> input);
+void fuzz_tokenizer(std::span<const std::byte> input);      // tokenizer.json
+void fuzz_chat_template(std::span<const std::byte> input);  // Jinja
+
 struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
   void (*run)(std::span<const std::byte> input);
@@ -34,6 +38,7 @@ inline constexpr FuzzTarget kFuzzTargets[] = {
     {"launch_script", fuzz_launch_script}, {"deepspeed", fuzz_deepspeed},
     {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file},
     {"plait_run", fuzz_plait_run},         {"profile_csv", fuzz_profile_csv},
-    {"profile_json", fuzz_profile_json}};
+    {"profile_json", fuzz_profile_json},   {"gguf", fuzz_gguf},
+    {"tokenizer", fuzz_tokenizer},         {"chat_template", fuzz_chat_template}};
 
 }  // namespace plait

@@ -37,7 +37,7 @@ AddedToken read_added_token(const Tree& entry, int32_t id, const std::string& or
 }
 
 int32_t added_id(const Tree& value, const std::string& origin) {
-  static constexpr int64_t kIdMax = 1 << 24;
+  static constexpr int64_t kIdMax = 1 << 21;
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kIdMax) {
     throw_error(ErrorCode::kCorruptData, "{}: an added token's id must be an integer from 0 to {}",
                 origin, kIdMax);

@@ -65,7 +65,7 @@ struct Tokenizer::Impl {
   }
 
   void add_token(const AddedToken& token) {
-    static constexpr int32_t kIdMax = 1 << 24;
+    static constexpr int32_t kIdMax = 1 << 21;
     if (token.id < 0 || token.id > kIdMax) {
       throw_error(ErrorCode::kCorruptData, "{}: added token '{}' has the id {}", spec.origin,
                   token.content, token.id);

@@ -9,7 +9,7 @@
 namespace plait::hf_tokenizer {
 namespace {
 
-constexpr int64_t kIdMax = 1 << 24;
+constexpr int64_t kIdMax = 1 << 21;
 
 std::string shown(const Tree& value) {
   // dump() recurses, and the file may nest at will.
