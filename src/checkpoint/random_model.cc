@@ -40,7 +40,7 @@ class FastNormal {
     for (size_t i = 0; i < out.size(); i += 4) {
       uint64_t bits = random_bits(seed_, stream, begin + i);
       for (size_t lane = i; lane < std::min(i + 4, out.size()); ++lane) {
-        out[lane] = T(table_[bits % kSize]);
+        out[lane] = from_float<T>(table_[bits % kSize]);
         bits >>= 16;
       }
     }
