@@ -59,17 +59,23 @@ ServedModel open_served_model(const std::string& path) {
                 "train",
                 path);
   }
-  if (const std::string folder = find_checkpoint(path); !folder.empty()) {
-    return open_checkpoint(folder);
-  }
   ServedModel model;
   model.path = path;
-  if (fs::is_regular_file(path, ignored) && is_gguf_file(path)) {
+  if (fs::is_regular_file(path, ignored)) {
+    if (!is_gguf_file(path)) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "'{}' is a file, but no GGUF file; give an HF model directory, a GGUF file or a "
+                  "run of plait train",
+                  path);
+    }
     GgufImport import = open_gguf_weights(path);
     model.config = import.config;
     model.source = std::move(import.source);
     model.unused = std::move(import.unused);
     return model;
+  }
+  if (const std::string folder = find_checkpoint(path); !folder.empty()) {
+    return open_checkpoint(folder);
   }
   model.config = load_model_config(path);
   HfImport import = open_hf_weights(path, model.config);

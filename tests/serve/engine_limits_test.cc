@@ -195,6 +195,7 @@ TEST_F(BadStart, SaysWhatDoesNotFit) {
 TEST_F(BadStart, MissingDirectories) {
   EXPECT_THROW(open_served_model("/no/such/model"), Error);
   EXPECT_THROW(open_served_model("/"), Error);
+  EXPECT_THROW(open_served_model(directory() + "/config.json"), Error);
 }
 
 }  // namespace
