@@ -27,5 +27,18 @@ TEST(Json, InvalidUtf8IsReplacedOnOutput) {
   EXPECT_NO_THROW(dump_json(value));
 }
 
+// Comparing each key with all before it would take minutes.
+TEST(Json, ManyKeysAreNoTrouble) {
+  std::string text = "{";
+  for (int i = 0; i < 60000; ++i) {
+    text += "\"k" + std::to_string(i % 50000) + "\": " + std::to_string(i) + ", ";
+  }
+  const Json json = parse_json(text + "\"last\": [{\"a\": 1, \"a\": {\"b\": 2}}]}", "x");
+  EXPECT_EQ(json.size(), 50001U);
+  EXPECT_EQ(json.begin().key(), "k0");
+  EXPECT_EQ(json.begin().value(), 50000);  // of equal keys the last value, in the first's place
+  EXPECT_EQ(dump_json(json.back()), "[{\"a\":{\"b\":2}}]");
+}
+
 }  // namespace
 }  // namespace plait

@@ -115,7 +115,6 @@ const std::vector<BannedToken>& banned_tokens() {
 const std::vector<CatchSite>& catch_sites() {
   static const std::vector<CatchSite> sites = {
       {"src/base/file.cc", "removes the unfinished file, then rethrows"},
-      {"src/base/json.cc", "turns the JSON library's exceptions into Error"},
       {"src/base/toml.cc", "turns the TOML library's exceptions into Error"},
       {"src/checkpoint/background_task.cc", "entry point of the writing thread"},
       {"src/checkpoint/checkpoint_folder.cc", "a checkpoint that is damaged is what it looks for"},
