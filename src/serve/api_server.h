@@ -49,6 +49,7 @@ class ApiServer final : public HttpHandler {
   void end_answers();
   // After HttpServer::stop(): the model is not used any more once this returns.
   void stop() { workers_.stop(); }
+  bool draining() const { return draining_; }  // begin_drain() has taken effect; any thread
   int64_t num_active() const { return num_active_; }  // answers in the making; any thread
 
   std::optional<HttpResponse> check_head(const HttpRequest& request) override;
@@ -101,7 +102,7 @@ class ApiServer final : public HttpHandler {
   std::shared_ptr<const ApiModel> model_;
   std::set<std::shared_ptr<GenerationJob>> jobs_;
   std::atomic<int64_t> num_active_ = 0;
-  bool draining_ = false;
+  std::atomic<bool> draining_ = false;
   bool failure_logged_ = false;
   uint64_t id_seed_ = 0;
   mutable uint64_t num_ids_ = 0;
