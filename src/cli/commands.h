@@ -28,6 +28,7 @@ void add_make_model_command(CLI::App& app, Command& chosen);
 void add_plan_command(CLI::App& app, Command& chosen);
 void add_comm_command(CLI::App& app, Command& chosen);
 void add_profile_command(CLI::App& app, Command& chosen);
+void add_serve_command(CLI::App& app, Command& chosen);
 // Subcommands of plan.
 void add_plan_calibrate_command(CLI::App& plan, Command& chosen);
 void add_plan_check_command(CLI::App& plan, Command& chosen);

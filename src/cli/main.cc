@@ -44,6 +44,7 @@ int run(int argc, char** argv) {
   add_plan_command(app, chosen);
   add_comm_command(app, chosen);
   add_profile_command(app, chosen);
+  add_serve_command(app, chosen);
   add_doctor_command(app, chosen);
   if (argc > 1) {
     check_subcommand(app, argv[1]);

@@ -1,0 +1,189 @@
+// plait serve as a process, on a model of random weights.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/json_full.h"
+#include "cli/program.h"
+#include "serve/http_client.h"
+#include "support/test_files.h"
+
+namespace plait {
+namespace {
+
+constexpr const char* kTemplate =
+    "{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+class Server {
+ public:
+  explicit Server(const std::vector<std::string>& more = {}) {
+    std::ofstream(folder_.file("chat.jinja")) << kTemplate;
+    std::ofstream(folder_.file("keys")) << "secret\n";
+    std::vector<std::string> args = {plait_path(),
+                                     "serve",
+                                     "--model",
+                                     "tests/data/goldens/tiny-qwen3",
+                                     "--served-model-name",
+                                     "tiny",
+                                     "--port",
+                                     "0",
+                                     "--kv-cache-gib",
+                                     "0.01",
+                                     "--threads",
+                                     "1",
+                                     "--api-key-file",
+                                     folder_.file("keys"),
+                                     "--chat-template",
+                                     folder_.file("chat.jinja")};
+    args.insert(args.end(), more.begin(), more.end());
+    program_ = std::make_unique<Program>(args);
+    if (program_->await_err("ready on ", 60)) {
+      const std::string& log = program_->err();
+      const size_t end = log.find('\n', log.find("ready on "));
+      port_ = std::stoi(log.substr(log.rfind(':', end) + 1));
+    } else {
+      ADD_FAILURE() << program_->err();
+    }
+  }
+
+  Program& program() { return *program_; }
+  int port() const { return port_; }
+  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+  std::string call_text(const std::string& body) const {
+    return request_text({"POST", "/v1/completions", body, {"Authorization: Bearer secret"}});
+  }
+  HttpAnswer complete(const std::string& body) const {
+    HttpClient client(port_);
+    client.send(call_text(body));
+    return client.receive(60);
+  }
+
+ private:
+  TestFolder folder_;
+  std::unique_ptr<Program> program_;
+  int port_ = 0;
+};
+
+TEST(ServeProgram, AnswersAndEndsWithZeroOnSigterm) {
+  Server server;
+  EXPECT_EQ(get_http(server.port(), "/health").status, 200);
+  EXPECT_EQ(get_http(server.port(), "/v1/models").status, 401);
+  const HttpAnswer whole =
+      server.complete(R"({"prompt": "abc", "max_tokens": 20, "temperature": 0})");
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const std::string text = whole.json().at("choices")[0].at("text");
+  std::string joined;
+  for (const Json& chunk : stream_chunks(server.complete(
+           R"({"prompt": "abc", "max_tokens": 20, "temperature": 0, "stream": true})"))) {
+    joined += chunk.at("choices")[0].at("text").get<std::string>();
+  }
+  EXPECT_EQ(joined, text);
+
+  // A stream that runs when the signal comes ends whole.
+  HttpClient stream(server.port());
+  stream.send(server.call_text(
+      R"({"prompt": "abc", "max_tokens": 240, "ignore_eos": true, "stream": true})"));
+  const std::string first = stream.receive_some();
+  ASSERT_NE(first.find("200 OK"), std::string::npos) << first;
+  kill(server.program().pid(), SIGTERM);
+  std::string rest = first;
+  for (std::string more = stream.receive_some(); !more.empty(); more = stream.receive_some()) {
+    rest += more;
+  }
+  EXPECT_NE(rest.find("data: [DONE]\n\n"), std::string::npos);
+  EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos);
+  EXPECT_EQ(server.program().await_end(20), 0) << server.program().err();
+  EXPECT_EQ(server.program().err().find("abc"), std::string::npos) << "prompts are not logged";
+  EXPECT_EQ(server.program().err().find("secret"), std::string::npos);
+}
+
+TEST(ServeProgram, ASecondSignalEndsItAtOnce) {
+  Server server({"--drain-timeout", "60", "--max-model-len", "256"});
+  // Answers that outlast the first signal: a client that holds many of them.
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server.port()));
+    clients.back()->send(
+        server.call_text(R"({"prompt": "a", "max_tokens": 250, "ignore_eos": true, "n": 16})"));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  kill(server.program().pid(), SIGTERM);
+  ASSERT_TRUE(server.program().await_err("shutting down", 10));
+  kill(server.program().pid(), SIGTERM);
+  const int status = server.program().await_end(5);
+  EXPECT_TRUE(status == 128 + SIGTERM || status == 0) << status << server.program().err();
+}
+
+TEST(ServeProgram, EndsWithTwoIfItCannotServe) {
+  Server first;
+  const std::string model = "tests/data/goldens/tiny-qwen3";
+  const Result in_use = run_plait({"serve", "--model", model, "--kv-cache-gib", "0.01", "--port",
+                                   std::to_string(first.port())});
+  EXPECT_EQ(in_use.status, 2);
+  EXPECT_NE(in_use.err.find("in use"), std::string::npos) << in_use.err;
+  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
+           {"serve", "--model", "/no/such/model"},
+           {"serve"},
+           {"serve", "--model", model, "--max-model-len", "100000"},
+           {"serve", "--model", model, "--layout", "tp3"},
+           {"serve", "--model", model, "--api-key-file", "/no/such/file"},
+           {"serve", "--model", model, "--tls-cert", "x"},
+           {"serve", "--model", model, "--host", "300.1.1.1"},
+           {"serve", "--model", model, "--reasoning-parser", "tea-leaves"}}) {
+    const Result result = run_plait(args);
+    EXPECT_EQ(result.status, 2) << args.back() << ": " << result.err;
+    EXPECT_EQ(count_of(result.err, "plait: "), 1) << result.err;
+  }
+}
+
+TEST(ServeProgram, PrintsWhatItWouldDo) {
+  const Result result = run_plait(
+      {"serve", "--model", "tests/data/goldens/tiny-qwen3", "--kv-cache-gib", "0.01", "--dry-run"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("tiny-qwen3"), std::string::npos);
+  EXPECT_NE(result.out.find("context 256 tokens"), std::string::npos) << result.out;
+}
+
+// PLAIT_OPENAI_PYTHON: an interpreter that has the openai package; else python3 is asked.
+TEST(ServeProgram, SatisfiesTheOfficialClient) {
+  const char* given = std::getenv("PLAIT_OPENAI_PYTHON");
+  const std::string python = given == nullptr ? "python3" : given;
+  if (std::system((python + " -c 'import openai' > /dev/null 2>&1").c_str()) != 0) {
+    GTEST_SKIP() << "no openai package for " << python;
+  }
+  Server server;
+  const Result result = run_program({python, PLAIT_OPENAI_CLIENT, server.url()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("passed"), std::string::npos) << result.out;
+}
+
+TEST(ServeProgram, SpeaksWithCurlOverTls) {
+  if (std::system("openssl version > /dev/null 2>&1 && curl --version > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "no openssl or curl";
+  }
+  const TestFolder folder;
+  const std::string make =
+      "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext "
+      "subjectAltName=IP:127.0.0.1 -keyout " +
+      folder.file("key.pem") + " -out " + folder.file("cert.pem") + " > /dev/null 2>&1";
+  ASSERT_EQ(std::system(make.c_str()), 0);
+  Server server({"--tls-cert", folder.file("cert.pem"), "--tls-key", folder.file("key.pem")});
+  const std::string url = fmt::format("https://127.0.0.1:{}/v1/completions", server.port());
+  const Result result =
+      run_program({"curl", "-sS", "--max-time", "20", "--cacert", folder.file("cert.pem"), "-H",
+                   "Authorization: Bearer secret", "-d",
+                   R"({"prompt": "a", "stream": true, "max_tokens": 5})", url});
+  EXPECT_EQ(result.status, 0) << result.err;
+  HttpAnswer answer;
+  answer.body = result.out;
+  EXPECT_EQ(stream_chunks(answer).size(), 5U);
+}
+
+}  // namespace
+}  // namespace plait
