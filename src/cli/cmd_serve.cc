@@ -105,9 +105,9 @@ OpenedModel open_model(const ServeFlags& flags) {
   ServeTextOptions text = flags.text;
   text.use_generation_config = flags.generation_config != "none";
   model.text = load_serve_text(text);
-  model.options.eos_token_ids = model.text.eos_token_ids;
+  model.options.eos_token_ids = model.text.model.eos_ids;
   model.options.vocab_limit =
-      std::min(model.text.tokenizer->vocab_size(), model.weights.config.vocab_size);
+      std::min(model.text.model.tokenizer->vocab_size(), model.weights.config.vocab_size);
   model.plan = plan_serving(model.weights, model.options, host_limits(model.options.layout));
   return model;
 }
@@ -141,7 +141,7 @@ std::string describe(const ServeFlags& flags, const OpenedModel& model, const Ap
                       model.plan.limits.max_model_len, model.options.max_num_seqs,
                       model.options.max_num_queued);
   text += fmt::format("chat template: {}; keys: {}; TLS: {}\n",
-                      model.text.chat_template == nullptr ? "none, no chat" : "yes",
+                      model.text.model.chat_template == nullptr ? "none, no chat" : "yes",
                       api.api_keys.empty() ? "none needed" : std::to_string(api.api_keys.size()),
                       flags.http.tls_certificate.empty() ? "no" : "yes");
   return text;
@@ -166,8 +166,8 @@ class Service {
     engine_ = std::make_unique<ServingEngine>(std::move(model.weights), model.options, model.plan);
     ApiModel served;
     served.service = engine_.get();
-    served.tokenizer = model.text.tokenizer.get();
-    served.chat_template = model.text.chat_template.get();
+    served.tokenizer = model.text.model.tokenizer.get();
+    served.chat_template = model.text.model.chat_template.get();
     served.defaults = model.text.defaults;
     served.parse_reasoning = parser_on("--reasoning-parser", flags.reasoning_parser);
     served.parse_tools = parser_on("--tool-call-parser", flags.tool_call_parser);

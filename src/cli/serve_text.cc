@@ -1,6 +1,5 @@
 #include "cli/serve_text.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -33,36 +32,9 @@ Tokenizer byte_tokenizer(const std::string& origin) {
   return Tokenizer(std::move(spec));
 }
 
-void add_eos(std::vector<int32_t>& ids, int64_t id) {
-  const auto narrow = static_cast<int32_t>(id);
-  if (id >= 0 && std::find(ids.begin(), ids.end(), narrow) == ids.end()) {
-    ids.push_back(narrow);
-  }
-}
-
-// eos_token_id is a number or a list of them; both files may have it.
-void read_eos(const JsonReader& reader, std::vector<int32_t>& ids) {
-  const Json* value = reader.find("eos_token_id");
-  if (value == nullptr) {
-    return;
-  }
-  if (!value->is_array()) {
-    add_eos(ids, reader.to_integer("eos_token_id", *value));
-    return;
-  }
-  for (const Json& one : *value) {
-    add_eos(ids, reader.to_integer("eos_token_id", one));
-  }
-}
-
-void read_generation_config(const std::string& path, ServeText& text, bool with_defaults) {
+void read_defaults(const std::string& path, SamplingParams& defaults) {
   const Json json = read_json(path);
   const JsonReader reader(json, path);
-  read_eos(reader, text.eos_token_ids);
-  if (!with_defaults) {
-    return;
-  }
-  SamplingParams& defaults = text.defaults;
   const auto real = [&](const char* key, float otherwise) {
     return static_cast<float>(reader.number(key).value_or(otherwise));
   };
@@ -83,30 +55,23 @@ ServeText load_serve_text(const ServeTextOptions& options) {
   ServeText text;
   const fs::path folder(options.model);
   std::error_code ignored;
-  const bool has_tokenizer = fs::exists(folder / "tokenizer.json", ignored);
-  text.tokenizer = std::make_unique<const Tokenizer>(
-      has_tokenizer ? Tokenizer::load_hf(options.model) : byte_tokenizer(options.model));
-  if (fs::exists(folder / "generation_config.json", ignored)) {
-    read_generation_config((folder / "generation_config.json").string(), text,
-                           options.use_generation_config);
+  if (fs::is_directory(folder, ignored) && !fs::exists(folder / "tokenizer.json", ignored)) {
+    text.model.tokenizer = std::make_shared<const Tokenizer>(byte_tokenizer(options.model));
+    text.model.eos_ids = {kEndOfDocument};
+  } else {
+    text.model = load_model_text(options.model);
   }
-  if (has_tokenizer && fs::exists(folder / "config.json", ignored)) {
-    const std::string path = (folder / "config.json").string();
-    const Json json = read_json(path);
-    read_eos(JsonReader(json, path), text.eos_token_ids);
+  if (options.use_generation_config && fs::exists(folder / "generation_config.json", ignored)) {
+    read_defaults((folder / "generation_config.json").string(), text.defaults);
   }
-  add_eos(text.eos_token_ids, text.tokenizer->eos_id().value_or(-1));
-  const bool own = !options.chat_template_file.empty();
-  const std::string source =
-      own ? read_file(options.chat_template_file) : text.tokenizer->chat_template();
-  if (!source.empty()) {
-    const Tokenizer& tokenizer = *text.tokenizer;
+  if (!options.chat_template_file.empty()) {
+    const Tokenizer& tokenizer = *text.model.tokenizer;
     ChatTemplateTokens tokens;
     tokens.bos_token = token_text(tokenizer, tokenizer.bos_id());
     tokens.eos_token = token_text(tokenizer, tokenizer.eos_id());
     tokens.pad_token = token_text(tokenizer, tokenizer.pad_id());
-    text.chat_template = std::make_unique<const ChatTemplate>(
-        source, tokens, own ? options.chat_template_file : options.model);
+    text.model.chat_template = std::make_shared<const ChatTemplate>(
+        read_file(options.chat_template_file), tokens, options.chat_template_file);
   }
   return text;
 }

@@ -1,21 +1,15 @@
-// The text side of a model that is served: tokenizer, template, defaults of generation_config.json.
+// The text side of a model that is served, with the sampling defaults of generation_config.json.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <string>
-#include <vector>
 
+#include "checkpoint/model_text.h"
 #include "serve/request.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
 
 namespace plait {
 
 struct ServeText {
-  std::unique_ptr<const Tokenizer> tokenizer;
-  std::unique_ptr<const ChatTemplate> chat_template;  // null: none
-  std::vector<int32_t> eos_token_ids;
+  ModelText model;
   SamplingParams defaults;
 };
 
@@ -25,8 +19,8 @@ struct ServeTextOptions {
   bool use_generation_config = true;
 };
 
-// A checkpoint of plait train has no tokenizer: its tokens are bytes. Errors: as Tokenizer::load_hf
-// and ChatTemplate; kCorruptData for a generation_config.json that cannot be read.
+// A directory without tokenizer.json, as a checkpoint of plait train, has bytes as tokens. Errors:
+// as load_model_text; kCorruptData for a generation_config.json that cannot be read.
 ServeText load_serve_text(const ServeTextOptions& options);
 
 }  // namespace plait
