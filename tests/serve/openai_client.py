@@ -1,4 +1,4 @@
-"""Drives a server with the official openai client: python3 openai_client.py http://127.0.0.1:PORT"""
+"""Drives a server with the official client: python3 openai_client.py http://127.0.0.1:PORT"""
 
 import sys
 
