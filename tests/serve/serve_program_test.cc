@@ -7,6 +7,8 @@
 #include <memory>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "base/clock.h"
 #include "base/json_full.h"
 #include "cli/program.h"
