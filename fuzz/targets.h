@@ -24,6 +24,9 @@ void fuzz_plait_run(std::span<const std::byte> input);
 void fuzz_profile_csv(std::span<const std::byte> input);
 void fuzz_profile_json(std::span<const std::byte> input);
 
+// A log, packed or not, or a flight record.
+void fuzz_doctor_log(std::span<const std::byte> input);
+
 void fuzz_gguf(std::span<const std::byte> input);
 void fuzz_tokenizer(std::span<const std::byte> input);      // tokenizer.json
 void fuzz_chat_template(std::span<const std::byte> input);  // Jinja
@@ -32,13 +35,20 @@ struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
   void (*run)(std::span<const std::byte> input);
 };
-inline constexpr FuzzTarget kFuzzTargets[] = {
-    {"safetensors", fuzz_safetensors},     {"token_index", fuzz_token_index},
-    {"model_config", fuzz_model_config},   {"run_file", fuzz_run_file},
-    {"launch_script", fuzz_launch_script}, {"deepspeed", fuzz_deepspeed},
-    {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file},
-    {"plait_run", fuzz_plait_run},         {"profile_csv", fuzz_profile_csv},
-    {"profile_json", fuzz_profile_json},   {"gguf", fuzz_gguf},
-    {"tokenizer", fuzz_tokenizer},         {"chat_template", fuzz_chat_template}};
+inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
+                                              {"token_index", fuzz_token_index},
+                                              {"model_config", fuzz_model_config},
+                                              {"run_file", fuzz_run_file},
+                                              {"launch_script", fuzz_launch_script},
+                                              {"deepspeed", fuzz_deepspeed},
+                                              {"mindformers", fuzz_mindformers},
+                                              {"cluster_file", fuzz_cluster_file},
+                                              {"plait_run", fuzz_plait_run},
+                                              {"profile_csv", fuzz_profile_csv},
+                                              {"profile_json", fuzz_profile_json},
+                                              {"doctor_log", fuzz_doctor_log},
+                                              {"gguf", fuzz_gguf},
+                                              {"tokenizer", fuzz_tokenizer},
+                                              {"chat_template", fuzz_chat_template}};
 
 }  // namespace plait

@@ -147,6 +147,14 @@ std::unique_ptr<ByteReader> open_gzip(std::unique_ptr<ByteReader> inner, std::st
   return std::make_unique<GzipReader>(std::move(inner), problem);
 }
 
+std::unique_ptr<ByteReader> open_text(const std::string& text) {
+  class Nothing final : public ByteReader {
+   public:
+    size_t read(std::span<char> /*buffer*/) override { return 0; }
+  };
+  return put_back(text, std::make_unique<Nothing>());
+}
+
 std::unique_ptr<ByteReader> put_back(std::string head, std::unique_ptr<ByteReader> inner) {
   return std::make_unique<PutBackReader>(std::move(head), std::move(inner));
 }

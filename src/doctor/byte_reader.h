@@ -27,6 +27,9 @@ std::unique_ptr<ByteReader> open_file(const FileRange& range);
 // damaged gives what could be read and then sets `problem`, which must outlive the reader.
 std::unique_ptr<ByteReader> open_gzip(std::unique_ptr<ByteReader> inner, std::string& problem);
 
+// The text alone.
+std::unique_ptr<ByteReader> open_text(const std::string& text);
+
 // `head` and then what `inner` still has.
 std::unique_ptr<ByteReader> put_back(std::string head, std::unique_ptr<ByteReader> inner);
 

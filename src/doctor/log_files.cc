@@ -210,6 +210,13 @@ void join_parts(std::vector<ScanTask>& tasks, std::vector<ScannedFile>& files) {
 
 }  // namespace
 
+std::vector<ScannedFile> scan_content(const std::string& bytes, const std::string& name,
+                                      const RuleSet& rules) {
+  std::vector<ScannedFile> files;
+  scan_stream(open_text(bytes), name, rules, files);
+  return files;
+}
+
 std::vector<ScannedFile> scan_logs(const std::vector<std::string>& paths, const RuleSet& rules,
                                    const ScanOptions& options) {
   std::vector<ScanTask> tasks;

@@ -194,11 +194,7 @@ class LogScanner {
 }  // namespace
 
 ScannedFile scan_text(const std::string& text, const std::string& name, const RuleSet& rules) {
-  class Nothing final : public ByteReader {
-   public:
-    size_t read(std::span<char> /*buffer*/) override { return 0; }
-  };
-  return scan_log(*put_back(text, std::make_unique<Nothing>()), name, rules);
+  return scan_log(*open_text(text), name, rules);
 }
 
 ScannedFile scan_log(ByteReader& reader, const std::string& name, const RuleSet& rules) {

@@ -44,6 +44,10 @@ ScannedFile scan_log(ByteReader& reader, const std::string& name, const RuleSet&
 // Scans a text.
 ScannedFile scan_text(const std::string& text, const std::string& name, const RuleSet& rules);
 
+// As if the bytes were a file: unpacks gzip and tar, recognises flight records.
+std::vector<ScannedFile> scan_content(const std::string& bytes, const std::string& name,
+                                      const RuleSet& rules);
+
 struct ScanOptions {
   int num_threads = 2;
   int64_t max_files = 20000;
