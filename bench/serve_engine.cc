@@ -62,7 +62,7 @@ class Client {
     {
       const std::scoped_lock lock(mutex_);
       index = streams_.size();
-      streams_.push_back({.submitted_s = now_s()});
+      streams_.emplace_back().submitted_s = now_s();
     }
     engine_.submit(std::move(request), [this, index](RequestUpdate update) {
       const std::scoped_lock lock(mutex_);

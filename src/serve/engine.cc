@@ -157,6 +157,14 @@ void ServingEngine::wait_until_ready() {
 
 // Ids of clients: the replica's own, then which replica.
 GenerationService::Submission ServingEngine::submit(GenerationRequest request, UpdateSink sink) {
+  // An id without a row in the embedding would be read from beyond it.
+  for (const int32_t id : request.prompt) {
+    if (id < 0 || id >= plan_.limits.vocab_size) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "prompt: token id {} is outside of the model's 0 to {}", id,
+                  plan_.limits.vocab_size - 1);
+    }
+  }
   size_t best = 0;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t i = 0; i < replicas_.size(); ++i) {
