@@ -53,6 +53,7 @@ struct GuardStream::Core {
       }
       Task task = std::move(tasks.front());
       tasks.pop_front();
+      progress.notify_all();
       const bool dropped = error != nullptr;
       const auto index = static_cast<uint64_t>(num_finished);
       lock.unlock();
