@@ -96,6 +96,8 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   late.deadline_s = 0.3;
   GenerationRequest impatient = make_request(4, 3);
   impatient.queue_limit_s = 0.05;
+  // The first must not be through before the queue is full.
+  answers.pause(true);
   const size_t first = answers.submit(*engine, late);
   answers.wait_tokens(first, 1);
   const size_t second = answers.submit(*engine, impatient);
@@ -104,6 +106,7 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   EXPECT_EQ(full.admission, Admission::kQueueFull);
   EXPECT_GT(full.retry_after_s, 0);
   EXPECT_EQ(engine->stats().rejections, 1);
+  answers.pause(false);
   // The deadline may pass before or after the request is through, the order of the others is fixed.
   const FinishReason end = answers.wait(first).finish;
   EXPECT_TRUE(end == FinishReason::kDeadline || end == FinishReason::kLength);

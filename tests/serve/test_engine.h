@@ -57,7 +57,7 @@ class Answers {
       ids_.push_back(0);
     }
     const auto submission = engine.submit(std::move(request), [this, index](RequestUpdate update) {
-      const std::scoped_lock lock(mutex_);
+      std::unique_lock lock(mutex_);
       Answer& answer = answers_[index];
       for (GeneratedToken& token : update.tokens) {
         answer.tokens.push_back(token.token);
@@ -67,6 +67,7 @@ class Answers {
       answer.error = update.error;
       answer.cached = update.cached_prompt_tokens;
       changed_.notify_all();
+      changed_.wait(lock, [this] { return !paused_; });
     });
     const std::scoped_lock lock(mutex_);
     ids_[index] = submission.id;
@@ -75,6 +76,13 @@ class Answers {
       answers_[index].error = "not accepted";
     }
     return index;
+  }
+
+  // Holds the engine at its next update, until pause(false).
+  void pause(bool on) {
+    const std::scoped_lock lock(mutex_);
+    paused_ = on;
+    changed_.notify_all();
   }
 
   // Waits until the request has so many tokens, or has ended.
@@ -98,6 +106,7 @@ class Answers {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  bool paused_ = false;
   std::vector<Answer> answers_;
   std::vector<uint64_t> ids_;
 };
