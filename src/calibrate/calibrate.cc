@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "calibrate/measure.h"
 #include "comm/rank_runner.h"
+#include "comm/world_groups.h"
 
 namespace plait {
 namespace {
@@ -120,11 +121,7 @@ class Calibration {
     runner.ranks = std::max(2, cluster_.devices_per_server);
     runner.threads_per_rank = threads_;
     run_ranks(runner, [&](World& world) {
-      std::vector<int> all;
-      for (int rank = 0; rank < world.size(); ++rank) {
-        all.push_back(rank);
-      }
-      const auto everyone = world.create_group("everyone", {all});
+      const auto everyone = create_world_group(world, "everyone");
       const auto pair = world.create_group("pair", {{0, 1}});
       const bool speaks = world.rank() == 0;
       if (speaks) {

@@ -16,6 +16,7 @@
 #include "base/json_full.h"
 #include "cli/commands.h"
 #include "comm/rank_runner.h"
+#include "comm/world_groups.h"
 #include "comm_test/report.h"
 
 namespace plait {
@@ -106,14 +107,6 @@ RankRunnerOptions runner_options(const CommFlags& flags) {
   return o;
 }
 
-std::vector<int> all_ranks(int count) {
-  std::vector<int> ranks;
-  for (int r = 0; r < count; ++r) {
-    ranks.push_back(r);
-  }
-  return ranks;
-}
-
 void put(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
@@ -154,7 +147,7 @@ int run_comm_sweep(const CommFlags& flags) {
   }
   int status = 0;
   run_ranks(runner_options(flags), [&](World& world) {
-    const auto group = world.create_group("all", {all_ranks(world.size())});
+    const auto group = create_world_group(world, "all");
     if (world.rank() == 0 && !flags.json && !hccl) {
       put(sweep_head());
     }
@@ -196,7 +189,7 @@ int run_comm_sweep(const CommFlags& flags) {
 int run_comm_links(const CommFlags& flags) {
   int status = 0;
   run_ranks(runner_options(flags), [&](World& world) {
-    const auto group = world.create_group("all", {all_ranks(world.size())});
+    const auto group = create_world_group(world, "all");
     const LinkResult result = measure_links(world, *group, flags.links, [&](int done, int rounds) {
       if (!flags.json) {
         std::fprintf(stderr, "\rround %d of %d%s", done, rounds, done == rounds ? "\n" : "");
@@ -231,7 +224,7 @@ int run_comm_watch(const CommFlags& flags) {
   light.pings = std::min(light.pings, 10);
   int status = 0;
   run_ranks(runner_options(flags), [&](World& world) {
-    const auto group = world.create_group("all", {all_ranks(world.size())});
+    const auto group = create_world_group(world, "all");
     for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
       if (round > 0) {
         pause_for(flags.every);

@@ -1,5 +1,7 @@
 #include "comm/world_groups.h"
 
+#include <numeric>
+
 #include "base/error.h"
 
 namespace plait {
@@ -17,6 +19,12 @@ void check_partition(const std::string& name, const std::vector<std::vector<int>
       seen[static_cast<size_t>(rank)] = true;
     }
   }
+}
+
+std::unique_ptr<ProcessGroup> create_world_group(World& world, const std::string& name) {
+  std::vector<int> ranks(static_cast<size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return world.create_group(name, {ranks});
 }
 
 }  // namespace plait

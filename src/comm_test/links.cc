@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/statistics.h"
 #include "comm/gather_values.h"
 #include "comm_test/stall_monitor.h"
 
@@ -22,11 +23,6 @@ constexpr int64_t kPingBytes = 64;
 constexpr double kLostS = 0.15;
 constexpr double kSpinS = 2e-3;
 constexpr double kPauseS = 1e-4;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 // The two ends of a pair.
 class PairTest {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/statistics.h"
 #include "comm/gather_values.h"
 #include "comm_test/pattern.h"
 #include "comm_test/stall_monitor.h"
@@ -46,15 +47,6 @@ RankRow unpack(const std::string& bytes) {
   row.calls.resize((bytes.size() - 24) / sizeof(float));
   std::memcpy(row.calls.data(), bytes.data() + 24, row.calls.size() * sizeof(float));
   return row;
-}
-
-double percentile(std::vector<double> values, double share) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const auto at = static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
-  return values[at];
 }
 
 // The rank that is last most often, over the calls in which somebody was late.
@@ -231,9 +223,9 @@ SweepRow Sweeper::merge(TestOp op, int64_t bytes, const RankRow& mine) {
       row.first_wrong = ranks[r].first_wrong;
     }
   }
-  row.p50_s = percentile(longest, 0.5);
-  row.p99_s = percentile(longest, 0.99);
-  row.max_s = percentile(longest, 1);
+  row.p50_s = quantile(longest, 0.5);
+  row.p99_s = quantile(longest, 0.99);
+  row.max_s = quantile(longest, 1);
   row.algbw = static_cast<double>(bytes) / std::max(row.mean_s, 1e-9);
   row.busbw = row.algbw * bus_factor(op, group_.size());
   if (ranks.size() > 1) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/statistics.h"
 #include "base/text.h"
 #include "topology/collective_model.h"
 
@@ -19,14 +20,6 @@ constexpr double kSlow = 0.6;
 constexpr double kStalled = 0.2;
 constexpr double kLossy = 0.004;  // of round trips
 constexpr int kLeastLost = 2;
-
-double quantile(std::vector<double> values, double share) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 std::string rate_text(double bytes_per_s) {
   return bytes_per_s >= 1e9   ? fmt::format("{:.2f} GB/s", bytes_per_s / 1e9)

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/statistics.h"
 #include "base/text.h"
 #include "doctor/checks.h"
 
@@ -157,12 +158,6 @@ class RuleMatcher {
   FindingList& result_;
   std::map<std::tuple<size_t, int>, size_t> first_of_;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void fill_years(std::vector<ScannedFile>& files) {
   constexpr double kYear1971 = 366.0 * 86400;

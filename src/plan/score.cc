@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "plan/comm_model.h"
 #include "plan/estimate.h"
 #include "plan/layer_work.h"
@@ -17,15 +18,6 @@ namespace {
 double run_flops(const MeasuredRun& run) {
   const auto tokens = static_cast<double>(run.job.batch.global_batch_size * run.job.batch.seq_len);
   return tokens * model_flops_per_token(run.job.model, run.job.batch.seq_len);
-}
-
-double quantile(std::vector<double> values, double share) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const auto last = static_cast<double>(values.size() - 1);
-  return values[static_cast<size_t>(std::lround(share * last))];
 }
 
 // Seconds of a step at the peak, with the bubble, and of its collectives without overlap.

@@ -6,21 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "base/statistics.h"
 #include "base/text.h"
 
 namespace plait {
 namespace {
 
 constexpr double kMs = 1e-3;  // of a microsecond
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Spread spread(const Profile& profile, const std::function<double(const RankProfile&)>& value) {
   Spread s;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/json_full.h"
 #include "base/log.h"
+#include "base/statistics.h"
 
 namespace plait {
 namespace {
@@ -28,10 +29,9 @@ void find_straggler(const std::vector<RankStep>& ranks, const Layout& layout, St
     if (times.size() < 3) {
       continue;
     }
-    const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
+    const double middle = median(times);
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
-      const double factor = ranks[static_cast<size_t>(rank)].compute_s() / *middle;
+      const double factor = ranks[static_cast<size_t>(rank)].compute_s() / middle;
       if (mesh.coordinate(rank, Axis::kPp) == stage && factor >= kStandsOut &&
           factor > record.slowest_factor) {
         record.slowest_rank = rank;

@@ -6,19 +6,12 @@
 
 #include "base/error.h"
 #include "comm/rank_runner.h"
+#include "comm/world_groups.h"
 #include "comm_test/pattern.h"
 #include "comm_test/report.h"
 
 namespace plait {
 namespace {
-
-std::vector<int> ranks_below(int count) {
-  std::vector<int> list;
-  for (int r = 0; r < count; ++r) {
-    list.push_back(r);
-  }
-  return list;
-}
 
 SweepResult sweep(int ranks, const SweepOptions& options, const std::string& device = "cpu") {
   SweepResult result;
@@ -27,7 +20,7 @@ SweepResult sweep(int ranks, const SweepOptions& options, const std::string& dev
   run.device = device;
   run.threads_per_rank = 1;
   run_ranks(run, [&](World& world) {
-    const auto group = world.create_group("all", {ranks_below(ranks)});
+    const auto group = create_world_group(world, "all");
     SweepResult mine = run_sweep(world, *group, options, [](const SweepRow&) {});
     if (world.rank() == 0) {
       result = std::move(mine);
@@ -174,7 +167,7 @@ TEST(Links, LocalRanksAreMeasured) {
   run.ranks = 3;
   run.threads_per_rank = 1;
   run_ranks(run, [&](World& world) {
-    const auto group = world.create_group("all", {ranks_below(3)});
+    const auto group = create_world_group(world, "all");
     LinkResult mine = measure_links(world, *group, options, [](int, int) {});
     if (world.rank() == 0) {
       result = std::move(mine);

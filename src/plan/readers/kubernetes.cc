@@ -7,21 +7,13 @@
 
 #include "base/error.h"
 #include "plan/readers/flag_set.h"
+#include "plan/readers/yaml_node.h"
 
 namespace plait {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 constexpr int64_t kMaxCount = 1000000;
-
-YAML::Node child(const YAML::Node& map, const char* key) {
-  return map.IsMap() && map[key] ? map[key] : YAML::Node(YAML::NodeType::Null);
-}
-
-std::string text_of(const YAML::Node& map, const char* key) {
-  const YAML::Node node = child(map, key);
-  return node.IsScalar() ? node.Scalar() : "";
-}
 
 // A set of equal pods, wherever its kind of job keeps them.
 struct PodSet {
@@ -32,23 +24,25 @@ struct PodSet {
 // Volcano: spec.tasks; the operators: spec.*replicaSpecs or *ReplicaSpecs; batch/v1: spec.template.
 std::vector<PodSet> pod_sets(const YAML::Node& job) {
   std::vector<PodSet> sets;
-  const YAML::Node spec = child(job, "spec");
-  for (const YAML::Node& task : child(spec, "tasks")) {
-    sets.push_back({child(task, "replicas"), child(child(task, "template"), "spec")});
+  const YAML::Node spec = yaml_child(job, "spec");
+  for (const YAML::Node& task : yaml_child(spec, "tasks")) {
+    sets.push_back(
+        {yaml_child(task, "replicas"), yaml_child(yaml_child(task, "template"), "spec")});
   }
   for (const char* key :
        {"replicaSpecs", "pytorchReplicaSpecs", "mpiReplicaSpecs", "msReplicaSpecs"}) {
-    const YAML::Node replicas = child(spec, key);
+    const YAML::Node replicas = yaml_child(spec, key);
     if (!replicas.IsMap()) {
       continue;
     }
     for (const auto& entry : replicas) {
-      sets.push_back(
-          {child(entry.second, "replicas"), child(child(entry.second, "template"), "spec")});
+      sets.push_back({yaml_child(entry.second, "replicas"),
+                      yaml_child(yaml_child(entry.second, "template"), "spec")});
     }
   }
-  if (child(spec, "template").IsMap()) {
-    sets.push_back({child(spec, "parallelism"), child(child(spec, "template"), "spec")});
+  if (yaml_child(spec, "template").IsMap()) {
+    sets.push_back(
+        {yaml_child(spec, "parallelism"), yaml_child(yaml_child(spec, "template"), "spec")});
   }
   return sets;
 }
@@ -87,7 +81,7 @@ int64_t ManifestReader::count(const YAML::Node& node, const char* what) const {
 // huawei.com/Ascend910, nvidia.com/gpu and the like.
 int64_t ManifestReader::devices_of(const YAML::Node& container) const {
   for (const char* part : {"limits", "requests"}) {
-    const YAML::Node list = child(child(container, "resources"), part);
+    const YAML::Node list = yaml_child(yaml_child(container, "resources"), part);
     if (!list.IsMap()) {
       continue;
     }
@@ -102,7 +96,7 @@ int64_t ManifestReader::devices_of(const YAML::Node& container) const {
 }
 
 void ManifestReader::read_files(const YAML::Node& config_map) {
-  const YAML::Node data = child(config_map, "data");
+  const YAML::Node data = yaml_child(config_map, "data");
   if (!data.IsMap()) {
     return;
   }
@@ -116,7 +110,7 @@ void ManifestReader::read_files(const YAML::Node& config_map) {
 void ManifestReader::read_container(const YAML::Node& container, Manifest& found) const {
   std::string words;
   for (const char* key : {"command", "args"}) {
-    for (const YAML::Node& word : child(container, key)) {
+    for (const YAML::Node& word : yaml_child(container, key)) {
       const std::string text = word.IsScalar() ? word.Scalar() : "";
       // "bash -c TEXT": the text is the script.
       const bool shell = text == "-c" || text == "-lc" || text == "-xc" ||
@@ -126,7 +120,7 @@ void ManifestReader::read_container(const YAML::Node& container, Manifest& found
     }
   }
   found.script = words;
-  found.script_name = text_of(container, "name");
+  found.script_name = yaml_scalar(container, "name");
   for (const auto& [name, text] : files_) {
     if (words.find("/" + name) != std::string::npos) {
       found.script = text;
@@ -134,22 +128,22 @@ void ManifestReader::read_container(const YAML::Node& container, Manifest& found
       break;
     }
   }
-  for (const YAML::Node& variable : child(container, "env")) {
-    const std::string value = text_of(variable, "value");
+  for (const YAML::Node& variable : yaml_child(container, "env")) {
+    const std::string value = yaml_scalar(variable, "value");
     // What a later envsubst or the cluster fills in is not known here.
     if (!value.empty() && value.find("$") == std::string::npos) {
-      found.environment[text_of(variable, "name")] = value;
+      found.environment[yaml_scalar(variable, "name")] = value;
     }
   }
 }
 
 void ManifestReader::read_job(const YAML::Node& job) {
   Manifest found;
-  const bool volcano = text_of(job, "apiVersion").find("volcano.sh") != std::string::npos;
-  found.kind = volcano ? "Volcano Job" : text_of(job, "kind");
+  const bool volcano = yaml_scalar(job, "apiVersion").find("volcano.sh") != std::string::npos;
+  found.kind = volcano ? "Volcano Job" : yaml_scalar(job, "kind");
   found.pods_where = where(job);
   for (const PodSet& set : pod_sets(job)) {
-    const YAML::Node containers = child(set.pod, "containers");
+    const YAML::Node containers = yaml_child(set.pod, "containers");
     if (!containers.IsSequence() || containers.size() == 0) {
       continue;
     }
@@ -178,13 +172,13 @@ void ManifestReader::read_job(const YAML::Node& job) {
 
 std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& documents) {
   for (const YAML::Node& document : documents) {
-    if (text_of(document, "kind") == "ConfigMap") {
+    if (yaml_scalar(document, "kind") == "ConfigMap") {
       read_files(document);
     }
   }
   for (const YAML::Node& document : documents) {
-    const std::string kind = text_of(document, "kind");
-    if (!text_of(document, "apiVersion").empty() && kind.ends_with("Job")) {
+    const std::string kind = yaml_scalar(document, "kind");
+    if (!yaml_scalar(document, "apiVersion").empty() && kind.ends_with("Job")) {
       read_job(document);
     }
   }

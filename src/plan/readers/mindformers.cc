@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "plan/readers/yaml_node.h"
 #include "spec/model_catalog.h"
 
 namespace plait {
@@ -85,12 +86,6 @@ class MindFormersReader {
     const std::string text = map[key].Scalar();
     return text == "True" || text == "true" || text == "TRUE" || text == "yes" || text == "on";
   }
-  static std::string text(const YAML::Node& map, const char* key) {
-    return map.IsMap() && map[key] && map[key].IsScalar() ? map[key].Scalar() : "";
-  }
-  static YAML::Node child(const YAML::Node& map, const char* key) {
-    return map.IsMap() && map[key] ? map[key] : YAML::Node(YAML::NodeType::Null);
-  }
   void mark(const char* key, const std::string& name, const YAML::Node& node) {
     out_.settings[key] = {name, shown(node), where(node)};
   }
@@ -145,7 +140,7 @@ int MindFormersReader::degree(const YAML::Node& map, const char* key, const char
 }
 
 void MindFormersReader::read_parallel(const YAML::Node& root) {
-  const YAML::Node config = child(root, "parallel_config");
+  const YAML::Node config = yaml_child(root, "parallel_config");
   Layout& layout = out_.job.layout;
   layout.dp = degree(config, "data_parallel", "dp");
   layout.tp = degree(config, "model_parallel", "tp");
@@ -156,7 +151,7 @@ void MindFormersReader::read_parallel(const YAML::Node& root) {
   if (config.IsMap() && config["use_seq_parallel"]) {
     mark("sp", "parallel_config.use_seq_parallel", config["use_seq_parallel"]);
   }
-  if (text(config, "context_parallel_algo") == "ulysses_cp") {
+  if (yaml_scalar(config, "context_parallel_algo") == "ulysses_cp") {
     out_.job.cp_algorithm = CpAlgorithm::kUlysses;
   }
   if (config.IsMap()) {
@@ -171,17 +166,17 @@ void MindFormersReader::read_parallel(const YAML::Node& root) {
       }
     }
   }
-  const YAML::Node parallel = child(root, "parallel");
+  const YAML::Node parallel = yaml_child(root, "parallel");
   layout.zero = flag(parallel, "enable_parallel_optimizer") ? 1 : 0;
   if (parallel.IsMap() && parallel["enable_parallel_optimizer"]) {
     mark("zero", "parallel.enable_parallel_optimizer", parallel["enable_parallel_optimizer"]);
   }
-  const std::string mode = text(parallel, "parallel_mode");
+  const std::string mode = yaml_scalar(parallel, "parallel_mode");
   if (layout.pp > 1 && (mode == "0" || mode == "data_parallel")) {
     problem(Severity::kError, "parallel.parallel_mode", parallel["parallel_mode"],
             "data-parallel mode (0) has no pipeline stages", "parallel_mode: 1", kDocs);
   }
-  const std::string use = text(root, "use_parallel");
+  const std::string use = yaml_scalar(root, "use_parallel");
   if ((use == "False" || use == "false") && layout.world_size() > 1) {
     problem(Severity::kError, "use_parallel", root["use_parallel"],
             "is off, so parallel_config is not used", "use_parallel: True", kDocs);
@@ -189,8 +184,8 @@ void MindFormersReader::read_parallel(const YAML::Node& root) {
 }
 
 void MindFormersReader::read_run(const YAML::Node& root) {
-  const YAML::Node runner = child(root, "runner_config");
-  const YAML::Node config = child(root, "parallel_config");
+  const YAML::Node runner = yaml_child(root, "runner_config");
+  const YAML::Node config = yaml_child(root, "parallel_config");
   BatchConfig& batch = out_.job.batch;
   batch.micro_batch_size = size(runner, "batch_size", "runner_config").value_or(0);
   if (batch.micro_batch_size == 0) {
@@ -229,7 +224,7 @@ void MindFormersReader::read_run(const YAML::Node& root) {
 }
 
 void MindFormersReader::read_recompute(const YAML::Node& root) {
-  const YAML::Node config = child(root, "recompute_config");
+  const YAML::Node config = yaml_child(root, "recompute_config");
   if (!config.IsMap()) {
     return;
   }
@@ -285,7 +280,7 @@ void MindFormersReader::read_shape(const YAML::Node& config) {
   if (model.ffn_hidden_size == 0 && model.hidden_size > 0 &&
       model.hidden_size <= (int64_t{1} << 20)) {
     // Llama's rule: 2/3 of 4h times a factor, rounded up.
-    const std::string factor_text = text(config, "ffn_dim_multiplier");
+    const std::string factor_text = yaml_scalar(config, "ffn_dim_multiplier");
     const double factor = factor_text.empty() ? 1.0 : std::strtod(factor_text.c_str(), nullptr);
     const int64_t multiple = size(config, "multiple_of", "model_config").value_or(256);
     double wide = 4.0 * static_cast<double>(model.hidden_size);
@@ -298,7 +293,7 @@ void MindFormersReader::read_shape(const YAML::Node& config) {
   take(model.head_dim, "head_dim", "head_dim");
   model.qkv_bias = flag(config, "qkv_has_bias");
   model.tie_word_embeddings = flag(config, "tie_word_embeddings");
-  const std::string type = text(config, "compute_dtype");
+  const std::string type = yaml_scalar(config, "compute_dtype");
   out_.job.dtype = type == "float32" ? DType::kF32 : type == "float16" ? DType::kF16 : DType::kBF16;
   out_.job.flash_attention = flag(config, "use_flash_attention");
   const int64_t chunks = size(config, "pp_interleave_num", "model_config").value_or(1);
@@ -348,7 +343,7 @@ void MindFormersReader::read_offset(const YAML::Node& config) {
 }
 
 void MindFormersReader::read_moe(const YAML::Node& root) {
-  const YAML::Node config = child(root, "moe_config");
+  const YAML::Node config = yaml_child(root, "moe_config");
   MoeConfig& moe = out_.job.model.moe;
   const int64_t experts = size(config, "expert_num", "moe_config", 0).value_or(1);
   if (experts < 2) {
@@ -366,9 +361,9 @@ void MindFormersReader::read_moe(const YAML::Node& root) {
 }
 
 void MindFormersReader::read_model(const YAML::Node& root) {
-  YAML::Node config = child(child(root, "model"), "model_config");
+  YAML::Node config = yaml_child(yaml_child(root, "model"), "model_config");
   if (!config.IsMap()) {
-    config = child(root, "model_config");
+    config = yaml_child(root, "model_config");
   }
   read_shape(config);
   ModelConfig& model = out_.job.model;
@@ -407,7 +402,7 @@ void MindFormersReader::read_model(const YAML::Node& root) {
   read_moe(root);
   read_offset(config);
   if (config.IsMap() && config["vocab_size"] &&
-      !flag(child(root, "parallel_config"), "vocab_emb_dp") &&
+      !flag(yaml_child(root, "parallel_config"), "vocab_emb_dp") &&
       model.vocab_size % out_.job.layout.tp != 0) {
     problem(Severity::kError, "model_config.vocab_size", config["vocab_size"],
             fmt::format("must be a multiple of model_parallel = {} unless vocab_emb_dp is on",
@@ -417,8 +412,8 @@ void MindFormersReader::read_model(const YAML::Node& root) {
 }
 
 void MindFormersReader::read_memory_limit(const YAML::Node& root) {
-  const YAML::Node context = child(root, "context");
-  const std::string limit = text(context, "max_device_memory");
+  const YAML::Node context = yaml_child(root, "context");
+  const std::string limit = yaml_scalar(context, "max_device_memory");
   if (limit.empty()) {
     return;
   }

@@ -9,6 +9,8 @@ constexpr int kLanes = 4;
 
 #include "device/cpu/vector.inc"
 
+#include "device/cpu/serve/halves.inc"
+
 namespace plait::cpu::serve {
 namespace {
 constexpr int kTileRows = 6;
@@ -18,11 +20,10 @@ constexpr int kMaxSums = 24;
 constexpr bool kHasDotBf16 = false;
 
 PLAIT_INLINE IVec dot_int16(IVec sum, IVec a, IVec w) {
-  return sum + ((a << 16) >> 16) * ((w << 16) >> 16) + (a >> 16) * (w >> 16);
+  return dot_halves(sum, a, w);
 }
 PLAIT_INLINE IVec widen_int8(const char* p) {
-  const IVec pairs = __builtin_convertvector(load_half(p), IVec);
-  return (((pairs << 24) >> 24) & 0xffff) | ((pairs << 16) >> 24) << 16;
+  return widen_halves(p);
 }
 PLAIT_INLINE Vec dot_bf16(Vec sum, IVec /*a*/, IVec /*w*/) {
   return sum;
