@@ -1,5 +1,7 @@
 // Speed of the serving engine, without HTTP: prompts, streams side by side, the prepared step plan
-// against eager steps, and what a long prompt does to running streams.
+// against eager steps, and what a long prompt does to running streams. With one rank, each figure
+// stands beside its bound: bytes at the speed of memory or flops at that of a large f32 product,
+// both measured in this process before the model is loaded.
 //
 //   serve_engine [--model DIR | --shape qwen3-0.6b] [--threads 2] [--layout dp1] [--dtype auto]
 //                [--quantize none] [--streams 1,2,4,8,16] [--depth 0] [--only
@@ -20,11 +22,16 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/cpu_info.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "base/thread_pool.h"
 #include "checkpoint/random_model.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/memory_peak.h"
 #include "serve/engine.h"
 #include "spec/model_catalog.h"
+#include "spec/model_flops.h"
 
 namespace plait {
 namespace {
@@ -93,11 +100,58 @@ class Client {
   inline static uint64_t seed_ = 1;  // no prompt twice: the prefix cache would answer
 };
 
-std::unique_ptr<ServingEngine> start(const Options& options) {
+// The fastest that this machine's memory and arithmetic allow one rank.
+class Bound {
+ public:
+  explicit Bound(int num_threads) {
+    ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
+    bytes_per_s_ = cpu::measure_read_bandwidth(pool);
+    flops_per_s_ = cpu::measure_gemm_peak(DType::kF32, pool);
+    std::printf("memory %.1f GB/s, f32 product %.0f GFLOP/s\n", bytes_per_s_ / 1e9,
+                flops_per_s_ / 1e9);
+  }
+
+  void set(const ModelConfig& config, const ServingPlan& plan) {
+    config_ = config;
+    ranks_ = plan.layout.world_size();
+    // Every weight of a product, once a step.
+    const double weights = model_flops_per_token(config, 0) / 6;
+    step_bytes_ = weights * (plan.format == WeightFormat::kF32    ? 4
+                             : plan.format == WeightFormat::kBF16 ? 2
+                                                                  : 1);
+    token_bytes_ = static_cast<double>(plan.block_bytes) / kKvBlockTokens;
+  }
+
+  double decode(int64_t streams, int64_t depth) const {
+    const auto n = static_cast<double>(streams);
+    const double bytes = step_bytes_ + n * static_cast<double>(depth) * token_bytes_;
+    const double flops = n * model_flops_per_token(config_, 2 * depth) / 3;
+    return n / std::max(bytes / bytes_per_s_, flops / flops_per_s_);
+  }
+  // Without the logits of all tokens but the last.
+  double prefill(int64_t tokens) const {
+    const double head = 2.0 * static_cast<double>(config_.hidden_size * config_.vocab_size);
+    return flops_per_s_ / (model_flops_per_token(config_, tokens) / 3 - head);
+  }
+  std::string share(double tokens_per_s, double bound) const {
+    return ranks_ > 1
+               ? ""
+               : fmt::format(" ({:.0f} % of the bound {:.1f})", 100 * tokens_per_s / bound, bound);
+  }
+
+ private:
+  ModelConfig config_;
+  double bytes_per_s_ = 0, flops_per_s_ = 0;
+  double step_bytes_ = 0, token_bytes_ = 0;
+  int ranks_ = 1;
+};
+
+std::unique_ptr<ServingEngine> start(const Options& options, Bound& bound) {
   ServedModel model = open_served_model(options.model);
   const ServingPlan plan =
       plan_serving(model, options.serving, host_limits(options.serving.layout));
   std::fprintf(stderr, "%s\n", plan.summary().c_str());
+  bound.set(model.config, plan);
   auto engine = std::make_unique<ServingEngine>(std::move(model), options.serving, plan);
   engine->wait_until_ready();
   return engine;
@@ -137,17 +191,18 @@ DecodeResult run_decode(ServingEngine& engine, int64_t streams, int64_t prompt) 
           1 - (after.kernel_s - before.kernel_s) / step_s};
 }
 
-void bench_prefill(ServingEngine& engine) {
+void bench_prefill(ServingEngine& engine, const Bound& bound) {
   double best = 0;
   for (int i = 0; i < 3; ++i) {
     Client client(engine);
     const Stream stream = client.wait(client.submit(512, 1));
     best = std::max(best, 512 / (stream.token_s.front() - stream.submitted_s));
   }
-  std::printf("prefill 512 tokens: %.1f tok/s\n", best);
+  std::printf("prefill 512 tokens: %.1f tok/s%s\n", best,
+              bound.share(best, bound.prefill(512)).c_str());
 }
 
-void bench_decode(const Options& options, ServingEngine& engine) {
+void bench_decode(const Options& options, ServingEngine& engine, const Bound& bound) {
   const int64_t prompt = options.depth > 0 ? options.depth : 128;
   for (const int64_t streams : options.streams) {
     DecodeResult best;
@@ -155,11 +210,12 @@ void bench_decode(const Options& options, ServingEngine& engine) {
       const DecodeResult result = run_decode(engine, streams, prompt);
       best = result.tokens_per_s > best.tokens_per_s ? result : best;
     }
+    const double most = bound.decode(streams, prompt + 16);
     std::printf(
-        "decode %2lld streams behind %lld tokens: %.1f tok/s, %.1f %% of a step outside "
+        "decode %2lld streams behind %lld tokens: %.1f tok/s%s, %.1f %% of a step outside "
         "kernels\n",
         static_cast<long long>(streams), static_cast<long long>(prompt), best.tokens_per_s,
-        100 * best.outside_share);
+        bound.share(best.tokens_per_s, most).c_str(), 100 * best.outside_share);
     std::fflush(stdout);
   }
 }
@@ -195,9 +251,9 @@ void bench_gap(ServingEngine& engine) {
       static_cast<double>(tokens + 4) / (end_s - prompt.submitted_s + 1e-9));
 }
 
-void bench_plan(Options options, double plan_tokens_per_s) {
+void bench_plan(Options options, double plan_tokens_per_s, Bound& bound) {
   options.serving.eager = true;
-  const auto engine = start(options);
+  const auto engine = start(options, bound);
   const DecodeResult eager = run_decode(*engine, 1, 128);
   std::printf("1 stream: step plan %.1f tok/s, eager %.1f tok/s\n", plan_tokens_per_s,
               eager.tokens_per_s);
@@ -214,27 +270,29 @@ int run(Options& options) {
   const auto wanted = [&](const char* name) {
     return options.only.empty() || options.only == name;
   };
+  Bound bound(options.serving.threads_per_rank > 0 ? options.serving.threads_per_rank
+                                                   : available_cores());
   double one_stream = 0;
   {
     // All prompts are through before anyone ends: no bound on the gap.
     Options unbounded = options;
     unbounded.serving.max_gap_ms = 1e6;
-    const auto engine = start(unbounded);
+    const auto engine = start(unbounded, bound);
     if (wanted("prefill")) {
-      bench_prefill(*engine);
+      bench_prefill(*engine, bound);
     }
     if (wanted("decode")) {
-      bench_decode(options, *engine);
+      bench_decode(options, *engine, bound);
     }
     if (wanted("plan")) {
       one_stream = run_decode(*engine, 1, 128).tokens_per_s;
     }
   }
   if (wanted("gap")) {
-    bench_gap(*start(options));
+    bench_gap(*start(options, bound));
   }
   if (wanted("plan")) {
-    bench_plan(options, one_stream);
+    bench_plan(options, one_stream, bound);
   }
   return 0;
 }

@@ -18,6 +18,7 @@
 #include "base/round_up.h"
 #include "base/thread_pool.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/memory_peak.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
 
@@ -66,19 +67,7 @@ Times best_times(const std::function<void()>& call) {
 
 Bounds measure_bounds(int num_threads) {
   ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
-  const std::vector<int64_t> block(int64_t{64} << 20, 1);
-  std::vector<int64_t> sums(static_cast<size_t>(num_threads) * 64);
-  const auto count = static_cast<int64_t>(block.size());
-  const double seconds = best_times([&] {
-                           pool.parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
-                             int64_t sum = 0;
-                             for (int64_t i = begin; i < end; ++i) {
-                               sum += block[static_cast<size_t>(i)];
-                             }
-                             sums[static_cast<size_t>(begin * num_threads / count * 64)] += sum;
-                           });
-                         }).wall_s;
-  return {static_cast<double>(count) * 8 / seconds, cpu::measure_gemm_peak(DType::kF32, pool)};
+  return {cpu::measure_read_bandwidth(pool), cpu::measure_gemm_peak(DType::kF32, pool)};
 }
 
 Tensor random_tensor(Device& device, std::vector<int64_t> shape, DType dtype, float scale) {
