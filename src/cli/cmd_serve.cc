@@ -3,13 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -28,6 +32,11 @@
 namespace plait {
 namespace {
 
+// Limits of the end: answers on their way, ranks that are well, and ranks of which one has failed.
+constexpr double kFlushS = 5;
+constexpr double kJoinS = 15;
+constexpr double kFailedJoinS = 2;
+
 struct ServeFlags {
   EngineFlags engine;
   ServeTextOptions text;
@@ -38,7 +47,6 @@ struct ServeFlags {
   std::string tool_call_parser = "auto";
   std::string generation_config = "auto";
   double drain_timeout_s = 30;
-  double failure_grace_s = 20;
   double body_mib = 16;
   bool no_access_log = false;
   bool dry_run = false;
@@ -155,6 +163,39 @@ void log_lines(const std::string& text) {
   }
 }
 
+// Ends the process with status 3 unless it is destroyed within the limit: a rank that hangs would
+// keep the engine from ending for ever.
+class EndGuard {
+ public:
+  explicit EndGuard(double limit_s) {
+    thread_ = std::thread([this, limit_s] {
+      std::unique_lock lock(mutex_);
+      if (!ended_.wait_for(lock, std::chrono::duration<double>(limit_s),
+                           [this] { return done_; })) {
+        log_error(-1, "the ranks do not end: ending without them");
+        std::fflush(nullptr);
+        _exit(exit_code(ErrorCode::kUnavailable));
+      }
+    });
+  }
+  ~EndGuard() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+      ended_.notify_all();
+    }
+    thread_.join();
+  }
+  EndGuard(const EndGuard&) = delete;
+  EndGuard& operator=(const EndGuard&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
 // What runs while requests are answered. The order of the members is the order of building; the
 // engine ends before the server that its updates are posted to.
 class Service {
@@ -174,8 +215,9 @@ class Service {
     api_.set_model(served);
   }
   ~Service() {
-    server_.stop(5);
+    server_.stop(kFlushS);
     api_.stop();
+    const EndGuard guard(engine_->stats().failure.empty() ? kJoinS : kFailedJoinS);
     engine_.reset();
   }
   Service(const Service&) = delete;
@@ -221,7 +263,8 @@ int serve_until_signal(const ServeFlags& flags, Service& service, const HeldSign
   for (;;) {
     if (signals.take(0.1) != 0) {
       drain(service, signals, flags.drain_timeout_s);
-      return 0;
+      const bool failed = !service.engine().stats().failure.empty();
+      return failed ? exit_code(ErrorCode::kUnavailable) : 0;
     }
     const EngineStats stats = service.engine().stats();
     if (!ready && (stats.ready || !stats.failure.empty())) {
@@ -233,9 +276,9 @@ int serve_until_signal(const ServeFlags& flags, Service& service, const HeldSign
     if (!stats.failure.empty() && failed_at_s == 0) {
       failed_at_s = now_s();
       log_error(-1, "the engine failed: {}; answering 503 for {} s", stats.failure,
-                flags.failure_grace_s);
+                flags.engine.options.failure_grace_s);
     }
-    if (failed_at_s > 0 && now_s() - failed_at_s >= flags.failure_grace_s) {
+    if (failed_at_s > 0 && now_s() - failed_at_s >= flags.engine.options.failure_grace_s) {
       throw_error(ErrorCode::kUnavailable, "the engine failed: {}", stats.failure);
     }
   }
@@ -294,6 +337,9 @@ void add_http_options(CLI::App& app, ServeFlags& flags) {
                  "longest wait for the first step in seconds; 0: none");
   app.add_option("--drain-timeout", flags.drain_timeout_s,
                  "seconds that answers get to end after SIGTERM")
+      ->capture_default_str();
+  app.add_option("--failure-grace", flags.engine.options.failure_grace_s,
+                 "seconds of 503 after the engine failed, before the server ends with status 3")
       ->capture_default_str();
   app.add_option("--tokenizer-threads", flags.api.num_workers, "threads that read requests")
       ->capture_default_str()

@@ -42,7 +42,7 @@ void set_peer_lost() {
 std::string format_fault(const FaultReport& report) {
   return fmt::format(
       "plait: rank {} (host {}, pid {}) was lost: {}; it was {}; rank {} was {}. Exiting; start "
-      "again with --resume",
+      "again (training: with --resume)",
       report.lost_rank, report.lost_host, report.lost_pid, report.how, report.lost_operation,
       report.rank, report.own_operation);
 }

@@ -19,6 +19,13 @@ struct RankRunnerOptions {
   // its own. Longer waits are not worth a core; waking up costs tens of microseconds.
   double spin_s = 3e-4;
   std::string run_dir;  // where fault reports (empty: stderr only) and flight records go
+  // Under MPI: called once, on the transport's thread, when another rank is lost, with a sentence
+  // that names it. Must return soon and must not call into the world.
+  std::function<void(const std::string& what)> on_lost_rank = {};
+  // Under MPI: how long a process that has lost another rank than 0 stays (to tell its clients)
+  // before it leaves with status 3. Ranks beyond 0 stay a second longer, so that the launcher does
+  // not end rank 0 before its time. A rank that died, not stopped, cuts it to 3 s.
+  double leave_after_s = 0;
 };
 
 // True when an MPI launcher started this process (its environment says so).

@@ -22,10 +22,23 @@ namespace {
 
 // Beside the ranks, the HTTP side wants its share of the cores.
 constexpr double kSpinS = 5e-5;
+// After the grace, the server ends by itself; the transport does it where that fails.
+constexpr double kLeaveMarginS = 5;
 
 // A seed for requests that bring none: differs from start to start.
 uint64_t start_seed() {
   return static_cast<uint64_t>(now_s() * 1e9);
+}
+
+// Nothing is accepted any more; what the engine's thread has not taken yet ends with the error.
+void refuse_all(EngineState& state, const Error& error) {
+  for (const std::unique_ptr<Sequence>& sequence : state.fail(error)) {
+    RequestUpdate update;
+    update.finish = FinishReason::kError;
+    update.error = error.message();
+    sequence->sink(std::move(update));
+    state.request_finished();
+  }
 }
 
 void run_serving_ranks(const ServedModel& model, const ServingOptions& options,
@@ -36,6 +49,12 @@ void run_serving_ranks(const ServedModel& model, const ServingOptions& options,
   runner.threads_per_rank = options.threads_per_rank;
   runner.comm.deadline_s = options.stall_limit_s;
   runner.spin_s = kSpinS;
+  runner.leave_after_s = options.failure_grace_s + kLeaveMarginS;
+  if (state != nullptr) {
+    runner.on_lost_rank = [state](const std::string& what) {
+      refuse_all(*state, Error(ErrorCode::kComm, what));
+    };
+  }
   run_ranks(runner, [&](World& world) {
     ServingRank rank(model, plan, world);
     if (world.rank() != 0) {
@@ -112,7 +131,7 @@ class ServingEngine::Replica {
       run_serving_ranks(engine_.model_, options_, plan_, &state_);
     } catch (const Error& error) {
       log_error(-1, "the engine has stopped: {}", error.message());
-      state_.fail(error);
+      refuse_all(state_, error);
     }
   }
 

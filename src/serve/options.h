@@ -51,6 +51,9 @@ struct ServingOptions {
   // all.
   int64_t vocab_limit = 0;
   double stall_limit_s = 8;  // a rank that is silent for so long has failed
+  // Under MPI: how long the processes stay after a rank was lost, to tell clients; see
+  // RankRunnerOptions::leave_after_s.
+  double failure_grace_s = 20;
   // Called by every rank but 0 when it hears of a step: for tests of ranks that stall or fail.
   std::function<void(int rank)> step_hook = {};
 };

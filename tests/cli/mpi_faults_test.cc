@@ -1,8 +1,6 @@
 // plait train under mpirun: ranks that are killed, stopped, or asked to stop.
 #include <signal.h>
 
-#include <fstream>
-
 #include "base/clock.h"
 #include "base/json_full.h"
 #include "cli/program.h"
@@ -12,25 +10,6 @@ namespace {
 
 constexpr int kRanks = 4;
 constexpr double kDeadlineS = 5;
-
-// Process ids of the ranks below an mpirun, by rank.
-std::map<int, pid_t> ranks_of(pid_t mpirun) {
-  std::map<int, pid_t> pids;
-  std::ifstream children("/proc/" + std::to_string(mpirun) + "/task/" + std::to_string(mpirun) +
-                         "/children");
-  pid_t pid = 0;
-  while (children >> pid) {
-    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
-    std::string entry;
-    while (std::getline(file, entry, '\0')) {
-      int rank = 0;
-      if (sscanf(entry.c_str(), "OMPI_COMM_WORLD_RANK=%d", &rank) == 1) {
-        pids[rank] = pid;
-      }
-    }
-  }
-  return pids;
-}
 
 class MpiFaults : public testing::Test {
  protected:
@@ -117,7 +96,7 @@ TEST_P(LostRank, EndsTheOthersWithoutACheckpointAndResumeGoesOn) {
   }
   Program program(command({"--steps", "1000000", "--resume"}, flags));
   ASSERT_TRUE(await_metrics(program, metrics(), 15)) << program.err();
-  const std::map<int, pid_t> pids = ranks_of(program.pid());
+  const std::map<int, pid_t> pids = mpi_ranks_of(program.pid());
   ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
   kill(pids.at(fault.rank), fault.signal);
   const double start = now_s();
@@ -153,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(MpiFaults, SigtermOfOneRankStopsAllAfterACheckpoint) {
   Program program(command({"--steps", "1000000"}));
   ASSERT_TRUE(await_metrics(program, metrics(), 3)) << program.err();
-  const std::map<int, pid_t> pids = ranks_of(program.pid());
+  const std::map<int, pid_t> pids = mpi_ranks_of(program.pid());
   ASSERT_EQ(pids.size(), static_cast<size_t>(kRanks));
   kill(pids.at(2), SIGUSR1);
   EXPECT_TRUE(program.await_err("rank 2: ", 60)) << program.err();

@@ -143,6 +143,24 @@ bool is_alive(pid_t pid) {
          stat[after_name + 2] != 'X';
 }
 
+std::map<int, pid_t> mpi_ranks_of(pid_t mpirun) {
+  std::map<int, pid_t> pids;
+  std::ifstream children("/proc/" + std::to_string(mpirun) + "/task/" + std::to_string(mpirun) +
+                         "/children");
+  pid_t pid = 0;
+  while (children >> pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+    std::string entry;
+    while (std::getline(file, entry, '\0')) {
+      int rank = 0;
+      if (sscanf(entry.c_str(), "OMPI_COMM_WORLD_RANK=%d", &rank) == 1) {
+        pids[rank] = pid;
+      }
+    }
+  }
+  return pids;
+}
+
 TrainFolder::TrainFolder() {
   std::ofstream(file("config.json")) << kConfig;
   std::string text;

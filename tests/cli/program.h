@@ -51,6 +51,8 @@ std::string plait_path();
 
 int count_of(const std::string& text, const std::string& part);
 bool is_alive(pid_t pid);
+// Process ids of the ranks below an mpirun, by rank.
+std::map<int, pid_t> mpi_ranks_of(pid_t mpirun);
 
 // A folder with config.json (4 layers), text.bin and text.idx.
 class TrainFolder : public TestFolder {

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -11,69 +10,14 @@
 
 #include "base/clock.h"
 #include "base/json_full.h"
-#include "cli/program.h"
-#include "serve/http_client.h"
+#include "serve/served_program.h"
 #include "support/test_files.h"
 
 namespace plait {
 namespace {
 
-constexpr const char* kTemplate =
-    "{% for message in messages %}<{{ message.role }}>{{ message.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}";
-
-class Server {
- public:
-  explicit Server(const std::vector<std::string>& more = {}) {
-    std::ofstream(folder_.file("chat.jinja")) << kTemplate;
-    std::ofstream(folder_.file("keys")) << "secret\n";
-    std::vector<std::string> args = {plait_path(),
-                                     "serve",
-                                     "--model",
-                                     "tests/data/goldens/tiny-qwen3",
-                                     "--served-model-name",
-                                     "tiny",
-                                     "--port",
-                                     "0",
-                                     "--kv-cache-gib",
-                                     "0.01",
-                                     "--threads",
-                                     "1",
-                                     "--api-key-file",
-                                     folder_.file("keys"),
-                                     "--chat-template",
-                                     folder_.file("chat.jinja")};
-    args.insert(args.end(), more.begin(), more.end());
-    program_ = std::make_unique<Program>(args);
-    if (program_->await_err("ready on ", 60)) {
-      const std::string& log = program_->err();
-      const size_t end = log.find('\n', log.find("ready on "));
-      port_ = std::stoi(log.substr(log.rfind(':', end) + 1));
-    } else {
-      ADD_FAILURE() << program_->err();
-    }
-  }
-
-  Program& program() { return *program_; }
-  int port() const { return port_; }
-  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
-  std::string call_text(const std::string& body) const {
-    return request_text({"POST", "/v1/completions", body, {"Authorization: Bearer secret"}});
-  }
-  HttpAnswer complete(const std::string& body) const {
-    HttpClient client(port_);
-    client.send(call_text(body));
-    return client.receive(60);
-  }
-
- private:
-  TestFolder folder_;
-  std::unique_ptr<Program> program_;
-  int port_ = 0;
-};
-
 TEST(ServeProgram, AnswersAndEndsWithZeroOnSigterm) {
-  Server server;
+  ServedProgram server;
   EXPECT_EQ(get_http(server.port(), "/health").status, 200);
   EXPECT_EQ(get_http(server.port(), "/v1/models").status, 401);
   const HttpAnswer whole =
@@ -106,7 +50,7 @@ TEST(ServeProgram, AnswersAndEndsWithZeroOnSigterm) {
 }
 
 TEST(ServeProgram, ASecondSignalEndsItAtOnce) {
-  Server server({"--drain-timeout", "60", "--max-model-len", "256"});
+  ServedProgram server({"--drain-timeout", "60", "--max-model-len", "256"});
   // Answers that outlast the first signal: a client that holds many of them.
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (int i = 0; i < 16; ++i) {
@@ -122,7 +66,7 @@ TEST(ServeProgram, ASecondSignalEndsItAtOnce) {
 }
 
 TEST(ServeProgram, EndsWithTwoIfItCannotServe) {
-  Server first;
+  ServedProgram first;
   const std::string model = "tests/data/goldens/tiny-qwen3";
   const Result in_use = run_plait({"serve", "--model", model, "--kv-cache-gib", "0.01", "--port",
                                    std::to_string(first.port())});
@@ -157,7 +101,7 @@ TEST(ServeProgram, SatisfiesTheOfficialClient) {
   if (std::system((python + " -c 'import openai' > /dev/null 2>&1").c_str()) != 0) {
     GTEST_SKIP() << "no openai package for " << python;
   }
-  Server server;
+  ServedProgram server;
   const Result result = run_program({python, PLAIT_OPENAI_CLIENT, server.url()});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_NE(result.out.find("passed"), std::string::npos) << result.out;
@@ -173,7 +117,8 @@ TEST(ServeProgram, SpeaksWithCurlOverTls) {
       "subjectAltName=IP:127.0.0.1 -keyout " +
       folder.file("key.pem") + " -out " + folder.file("cert.pem") + " > /dev/null 2>&1";
   ASSERT_EQ(std::system(make.c_str()), 0);
-  Server server({"--tls-cert", folder.file("cert.pem"), "--tls-key", folder.file("key.pem")});
+  ServedProgram server(
+      {"--tls-cert", folder.file("cert.pem"), "--tls-key", folder.file("key.pem")});
   const std::string url = fmt::format("https://127.0.0.1:{}/v1/completions", server.port());
   const Result result =
       run_program({"curl", "-sS", "--max-time", "20", "--cacert", folder.file("cert.pem"), "-H",

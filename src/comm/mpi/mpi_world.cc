@@ -185,6 +185,8 @@ std::unique_ptr<SideChannel> open_side_channel(const RankRunnerOptions& options,
   side.size = options.ranks;
   side.silence_s = options.comm.deadline_s * kSilencePart;
   side.run_dir = options.run_dir;
+  side.on_lost_rank = options.on_lost_rank;
+  side.leave_after_s = options.leave_after_s;
   auto channel = std::make_unique<SideChannel>(side);
   const std::string mine = rank == 0 ? channel->listen().encode() : "";
   channel->start(SideChannelAddress::decode(all_gather_text(mine)[0]));

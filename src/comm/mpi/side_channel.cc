@@ -31,6 +31,10 @@ constexpr size_t kMaxLine = 65536;
 // How long rank 0 stays after it has told everybody of a loss, so that nobody takes its own exit
 // for the cause.
 constexpr double kLingerS = 0.3;
+// With leave_after_s: the longest stay after a rank has died, and how much longer than rank 0 the
+// others stay.
+constexpr double kStayAfterDeathS = 3;
+constexpr double kMemberStayS = 1;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> fields;
@@ -287,7 +291,7 @@ void SideChannel::handle_from_root(Peer& peer, const std::vector<std::string>& f
   } else if (what == "bye") {
     everybody_left_ = true;
     changed_.notify_all();
-  } else if (what == "lost" && fields.size() == 6) {
+  } else if (what == "lost" && fields.size() == 7) {
     Peer gone;
     gone.rank = number<int>(fields[1]);
     if (gone.rank == options_.rank) {
@@ -296,7 +300,7 @@ void SideChannel::handle_from_root(Peer& peer, const std::vector<std::string>& f
     gone.host = fields[2];
     gone.pid = number<int64_t>(fields[3]);
     gone.operation = fields[5];
-    lose(gone, fields[4]);
+    lose(gone, {.died = fields[6] == "died", .how = fields[4]});
   }
 }
 
@@ -310,8 +314,9 @@ void SideChannel::check_silence() {
     const double silent_s = now_s() - peer.last_heard_s;
     if (peer.socket >= 0 && peer.rank >= 0 && !peer.said_goodbye && !leaving_ && !failing_ &&
         !stopped() && silent_s > options_.silence_s) {
-      lose(peer,
-           fmt::format("no heartbeat for {:.1f} s: it was stopped, or its host hangs", silent_s));
+      lose(peer, {.died = false,
+                  .how = fmt::format("no heartbeat for {:.1f} s: it was stopped, or its host hangs",
+                                     silent_s)});
     }
   }
 }
@@ -322,25 +327,43 @@ void SideChannel::closed(Peer& peer) {
   const bool is_expected = peer.rank < 0 || peer.said_goodbye || peer.failed || end_ || failing_ ||
                            (options_.rank != 0 && leaving_) || stopped();
   if (!is_expected) {
-    lose(peer, "its connection closed: it was killed or has crashed");
+    lose(peer, {.died = true, .how = "its connection closed: it was killed or has crashed"});
   }
 }
 
-void SideChannel::lose(const Peer& peer, const std::string& how) {
+void SideChannel::stay(const Peer& peer, const Loss& loss) const {
+  double stay_s =
+      loss.died ? std::min(options_.leave_after_s, kStayAfterDeathS) : options_.leave_after_s;
+  if (stay_s <= 0 || peer.rank == 0) {
+    return;
+  }
+  stay_s += options_.rank == 0 ? 0 : kMemberStayS;
+  const Deadline end = Deadline::after_s(stay_s);
+  while (!end.passed()) {
+    usleep(static_cast<useconds_t>(std::clamp(end.left_s(), 0.0, 0.5) * 1e6) + 1);
+  }
+}
+
+void SideChannel::lose(const Peer& peer, const Loss& loss) {
   set_peer_lost();
   const FaultReport report{options_.rank,
                            peer.rank,
                            peer.host,
                            peer.pid,
-                           how,
+                           loss.how,
                            peer.operation,
                            describe_operations(options_.rank)};
   if (options_.rank == 0) {
-    broadcast(fmt::format("lost\t{}\t{}\t{}\t{}\t{}", peer.rank, peer.host, peer.pid, how,
-                          field(peer.operation)),
+    broadcast(fmt::format("lost\t{}\t{}\t{}\t{}\t{}\t{}", peer.rank, peer.host, peer.pid, loss.how,
+                          field(peer.operation), loss.died ? "died" : "stopped"),
               nullptr);
   }
   report_fault(report, options_.run_dir);
+  if (options_.on_lost_rank) {
+    options_.on_lost_rank(fmt::format("rank {} (host {}, pid {}) was lost: {}", peer.rank,
+                                      peer.host, peer.pid, loss.how));
+  }
+  stay(peer, loss);
   std::fflush(nullptr);
   if (options_.rank == 0) {
     // Members leave when they have read the line; unread bytes at exit would reset connections.

@@ -5,8 +5,8 @@
 // A connection that closes without a goodbye means that the peer's process is gone; heartbeats that
 // stay out for longer than `silence_s` mean that it was stopped. Rank 0 tells everybody. A process
 // that learns of a lost rank sets peer_lost(), reports (comm/fault.h) and leaves with exit status 3
-// from the side channel's thread, without unwinding: MPI calls in other threads cannot be
-// interrupted.
+// from the side channel's thread, at once or after `leave_after_s`, without unwinding: MPI calls in
+// other threads cannot be interrupted.
 //
 // Lines of text, tab-separated, each at most a few hundred bytes.
 #pragma once
@@ -14,6 +14,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -27,6 +28,8 @@ struct SideChannelOptions {
   int size = 1;
   double silence_s = 20;
   std::string run_dir;
+  std::function<void(const std::string& what)> on_lost_rank = {};  // see RankRunnerOptions
+  double leave_after_s = 0;
 };
 
 // Where rank 0 listens.
@@ -91,8 +94,14 @@ class SideChannel {
   void heartbeat();
   void check_silence();
   void closed(Peer& peer);
+  struct Loss {
+    bool died = false;  // else stopped
+    std::string how;
+  };
   // Reports that `peer` is lost and exits.
-  [[noreturn]] void lose(const Peer& peer, const std::string& how);
+  [[noreturn]] void lose(const Peer& peer, const Loss& loss);
+  // Waits before the exit.
+  void stay(const Peer& peer, const Loss& loss) const;
   // This process was stopped, taken for lost, and runs again.
   [[noreturn]] void leave_after_pause();
   void stop(const std::string& reason);
