@@ -15,6 +15,8 @@
 #include "comm/rank_runner.h"
 #include "serve/engine_loop.h"
 #include "serve/engine_state.h"
+#include "serve/replica_link.h"
+#include "serve/replica_world.h"
 #include "serve/serving_rank.h"
 
 namespace plait {
@@ -41,38 +43,102 @@ void refuse_all(EngineState& state, const Error& error) {
   }
 }
 
-void run_serving_ranks(const ServedModel& model, const ServingOptions& options,
-                       const ServingPlan& plan, EngineState* state) {
-  RankRunnerOptions runner;
-  runner.ranks = plan.layout.world_size();
-  runner.device = options.device;
-  runner.threads_per_rank = options.threads_per_rank;
-  runner.comm.deadline_s = options.stall_limit_s;
-  runner.spin_s = kSpinS;
-  runner.leave_after_s = options.failure_grace_s + kLeaveMarginS;
-  if (state != nullptr) {
-    runner.on_lost_rank = [state](const std::string& what) {
-      refuse_all(*state, Error(ErrorCode::kComm, what));
-    };
+// What this process has to do with a served model.
+struct ServingTask {
+  const ServedModel& model;
+  const ServingOptions& options;
+  const ServingPlan& plan;                // of one replica
+  int replicas = 1;                       // in the world
+  std::vector<EngineState*> states = {};  // by replica, in the process that answers clients
+};
+
+double beat_s(const ServingOptions& options) {
+  return std::min(1.0, options.stall_limit_s / 8);
+}
+
+// The ranks of one replica; `state` on its rank 0.
+void serve_replica(World& world, const ServingTask& task, EngineState* state) {
+  ServingRank rank(task.model, task.plan, world);
+  if (world.rank() != 0) {
+    rank.follow(task.options.step_hook);
+    return;
   }
-  run_ranks(runner, [&](World& world) {
-    ServingRank rank(model, plan, world);
-    if (world.rank() != 0) {
-      rank.follow(options.step_hook);
-      return;
+  CHECK(state != nullptr);
+  log_info(0, "loaded in {:.1f} s", rank.load_s());
+  EngineLoop loop(task.options, task.plan, rank, *state);
+  try {
+    loop.warm_up();
+    state->set_ready();
+    loop.run();
+  } catch (const Error& error) {
+    loop.fail_requests(error);
+    throw;
+  }
+}
+
+// One rank of a world that holds several replicas: the first one's rank 0 answers clients and has a
+// link to the rank 0 of each other.
+void serve_one_of_replicas(World& world, const ServingTask& task) {
+  const int size = task.plan.layout.world_size();
+  ReplicaWorld replica(world, size);
+  std::unique_ptr<ProcessGroup> own_link;
+  std::vector<std::unique_ptr<ReplicaFront>> fronts;
+  std::vector<std::unique_ptr<ProcessGroup>> links;
+  for (int i = 1; i < task.replicas; ++i) {
+    auto link = world.create_group(fmt::format("replica{}", i), {{0, i * size}});
+    if (world.rank() == 0) {
+      links.push_back(std::move(link));
+    } else if (world.rank() == i * size) {
+      own_link = std::move(link);
     }
-    CHECK(state != nullptr);
-    log_info(0, "loaded in {:.1f} s", rank.load_s());
-    EngineLoop loop(options, plan, rank, *state);
-    try {
-      loop.warm_up();
-      state->set_ready();
-      loop.run();
-    } catch (const Error& error) {
-      loop.fail_requests(error);
-      throw;
+  }
+  if (world.rank() == 0) {
+    for (size_t i = 0; i < links.size(); ++i) {
+      fronts.push_back(std::make_unique<ReplicaFront>(std::move(links[i]), *task.states.at(i + 1),
+                                                      beat_s(task.options)));
+    }
+    serve_replica(replica, task, task.states.front());
+    return;
+  }
+  if (own_link == nullptr) {
+    serve_replica(replica, task, nullptr);
+    return;
+  }
+  // The other side bounds what is queued.
+  EngineState state({.max_num_seqs = task.options.max_num_seqs,
+                     .max_num_queued = std::numeric_limits<int32_t>::max(),
+                     .max_model_len = task.plan.limits.max_model_len,
+                     .seed = 0});
+  const ReplicaBack back(std::move(own_link), state);
+  serve_replica(replica, task, &state);
+}
+
+void run_serving_ranks(const ServingTask& task) {
+  RankRunnerOptions runner;
+  runner.ranks = task.plan.layout.world_size() * task.replicas;
+  runner.device = task.options.device;
+  runner.threads_per_rank = task.options.threads_per_rank;
+  runner.comm.deadline_s = task.options.stall_limit_s;
+  runner.spin_s = kSpinS;
+  runner.leave_after_s = task.options.failure_grace_s + kLeaveMarginS;
+  runner.on_lost_rank = [&task](const std::string& what) {
+    for (EngineState* state : task.states) {
+      refuse_all(*state, Error(ErrorCode::kComm, what));
+    }
+  };
+  run_ranks(runner, [&](World& world) {
+    if (task.replicas > 1) {
+      serve_one_of_replicas(world, task);
+    } else {
+      serve_replica(world, task, task.states.empty() ? nullptr : task.states.front());
     }
   });
+}
+
+ServingPlan plan_of_replica(const ServingPlan& plan) {
+  ServingPlan replica = plan;
+  replica.layout.dp = 1;
+  return replica;
 }
 
 void add_stats(const EngineStats& part, EngineStats& total) {
@@ -99,43 +165,52 @@ HostLimits host_limits(const Layout& layout) {
           .local_ranks = under_mpi_launcher() ? launcher_local_size() : layout.world_size()};
 }
 
-// One copy of the model with its scheduler.
+// One copy of the model with its scheduler, or, under an MPI launcher, what is here of it.
 class ServingEngine::Replica {
  public:
-  Replica(const ServingEngine& engine, const ServingOptions& options, const ServingPlan& plan)
-      : engine_(engine),
-        options_(options),
+  Replica(const ServingOptions& options, const ServingPlan& plan)
+      : options_(options),
         plan_(plan),
         state_({.max_num_seqs = options.max_num_seqs,
                 .max_num_queued = options.max_num_queued,
                 .max_model_len = plan.limits.max_model_len,
-                .seed = start_seed()}) {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), "plait-engine");
-      serve();
-    });
-  }
+                .seed = start_seed()}) {}
+  // Requires: state().stop() was called if there is a thread.
   ~Replica() {
-    state_.stop();
-    thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
   }
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
+
+  // Runs the ranks of `states`' replicas, this one's first.
+  void start(const ServedModel& model, std::vector<EngineState*> states) {
+    thread_ = std::thread([this, &model, states = std::move(states)] {
+      pthread_setname_np(pthread_self(), "plait-engine");
+      serve({.model = model,
+             .options = options_,
+             .plan = plan_,
+             .replicas = static_cast<int>(states.size()),
+             .states = states});
+    });
+  }
 
   EngineState& state() { return state_; }
   const EngineState& state() const { return state_; }
 
  private:
-  void serve() {
+  static void serve(const ServingTask& task) {
     try {
-      run_serving_ranks(engine_.model_, options_, plan_, &state_);
+      run_serving_ranks(task);
     } catch (const Error& error) {
       log_error(-1, "the engine has stopped: {}", error.message());
-      refuse_all(state_, error);
+      for (EngineState* state : task.states) {
+        refuse_all(*state, error);
+      }
     }
   }
 
-  const ServingEngine& engine_;
   ServingOptions options_;
   ServingPlan plan_;
   EngineState state_;
@@ -146,25 +221,31 @@ ServingEngine::ServingEngine(ServedModel model, const ServingOptions& options,
                              const ServingPlan& plan)
     : model_(std::move(model)), options_(options), plan_(plan) {
   const int dp = plan.layout.dp;
-  if (dp > 1 && under_mpi_launcher()) {
-    throw_error(ErrorCode::kNotImplemented,
-                "layout {}: replicas under an MPI launcher; start one server for each, or one "
-                "process for all",
-                to_string(plan.layout));
-  }
   ServingOptions of_replica = options;
-  ServingPlan replica_plan = plan;
-  replica_plan.layout.dp = 1;
+  const ServingPlan replica_plan = plan_of_replica(plan);
   of_replica.layout = replica_plan.layout;
-  if (options.threads_per_rank == 0 && dp > 1) {
+  if (options.threads_per_rank == 0 && dp > 1 && !under_mpi_launcher()) {
     of_replica.threads_per_rank = std::max(1, available_cores() / plan.layout.world_size());
   }
+  std::vector<EngineState*> states;
   for (int i = 0; i < dp; ++i) {
-    replicas_.push_back(std::make_unique<Replica>(*this, of_replica, replica_plan));
+    replicas_.push_back(std::make_unique<Replica>(of_replica, replica_plan));
+    states.push_back(&replicas_.back()->state());
+  }
+  if (under_mpi_launcher()) {
+    replicas_.front()->start(model_, states);
+    return;
+  }
+  for (int i = 0; i < dp; ++i) {
+    replicas_[static_cast<size_t>(i)]->start(model_, {states[static_cast<size_t>(i)]});
   }
 }
 
-ServingEngine::~ServingEngine() = default;
+ServingEngine::~ServingEngine() {
+  for (const std::unique_ptr<Replica>& replica : replicas_) {
+    replica->state().stop();
+  }
+}
 
 void ServingEngine::wait_until_ready() {
   for (const std::unique_ptr<Replica>& replica : replicas_) {
@@ -218,7 +299,9 @@ EngineStats ServingEngine::stats() const {
 
 void run_serving_worker(const ServedModel& model, const ServingOptions& options,
                         const ServingPlan& plan) {
-  run_serving_ranks(model, options, plan, nullptr);
+  const ServingPlan replica_plan = plan_of_replica(plan);
+  run_serving_ranks(
+      {.model = model, .options = options, .plan = replica_plan, .replicas = plan.layout.dp});
 }
 
 }  // namespace plait

@@ -13,9 +13,9 @@ namespace plait {
 class ServingEngine final : public GenerationService {
  public:
   // Returns at once; threads of its own load the model and then serve: one for each of the layout's
-  // dp replicas, which share nothing but the file, with its other ranks (threads too, or processes
-  // that call run_serving_worker). `plan` is plan_serving's. Errors: kNotImplemented for replicas
-  // under an MPI launcher.
+  // dp replicas, which share nothing but the file, with its other ranks (threads too). Under an MPI
+  // launcher every rank of the world but 0 is a process that calls run_serving_worker; replica r
+  // has the ranks [r, r + 1) * tp * pp. `plan` is plan_serving's.
   ServingEngine(ServedModel model, const ServingOptions& options, const ServingPlan& plan);
   // Ends open requests with an error and joins the ranks.
   ~ServingEngine() override;

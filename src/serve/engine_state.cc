@@ -125,7 +125,7 @@ void EngineState::publish(const EngineStats& stats) {
   next.draining = stats_.draining;
   next.failure = std::move(stats_.failure);
   stats_ = std::move(next);
-  alive_s_ = now_s();
+  alive_s_ = now_s() - stats.step_age_s;
 }
 
 void EngineState::request_finished() {

@@ -44,7 +44,7 @@ class EngineState {
   // What has come since the last call; waits up to `timeout_s` for anything.
   void take(Incoming& incoming, double timeout_s);
   void set_ready();
-  // Counters and gauges after a step (or while idle).
+  // Counters and gauges after a step (or while idle); its step_age_s is how old they are.
   void publish(const EngineStats& stats);
   void request_finished();
   // No work is accepted from now on; what waits in the inbox is given back.

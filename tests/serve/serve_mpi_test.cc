@@ -2,8 +2,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/json_full.h"
@@ -79,7 +84,7 @@ TEST_P(ServeMpiFault, AKilledRankEndsTheJob) {
   EXPECT_FALSE(is_alive(pids.at(0)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, ServeMpiFault, testing::Values("tp2", "pp2"),
+INSTANTIATE_TEST_SUITE_P(Layouts, ServeMpiFault, testing::Values("tp2", "pp2", "dp2"),
                          [](const auto& param) { return param.param; });
 
 TEST(ServeMpi, AStoppedRankIsNoticedWithoutRequests) {
@@ -102,6 +107,166 @@ TEST(ServeMpi, AKilledServerEndsTheJob) {
       << server.program().err();
   EXPECT_FALSE(is_alive(pids.at(1)));
 }
+
+struct Golden {
+  Json prompt;
+  Json greedy;
+};
+
+std::vector<Golden> goldens() {
+  std::vector<Golden> all;
+  for (const Json& entry : read_json("tests/data/goldens/tiny-qwen3/golden.json").at("greedy")) {
+    all.push_back({entry.at("prompt"), entry.at("greedy_64")});
+  }
+  return all;
+}
+
+std::string token_name(int64_t id) {
+  return {static_cast<char>('a' + id / 26), static_cast<char>('a' + id % 26)};
+}
+
+// The golden model with a tokenizer of as many tokens as it has rows, two letters each.
+class GoldenModel : public TestFolder {
+ public:
+  GoldenModel() {
+    const std::filesystem::path from = std::filesystem::absolute("tests/data/goldens/tiny-qwen3");
+    for (const char* name : {"config.json", "model.safetensors", "generation_config.json"}) {
+      std::filesystem::create_symlink(from / name, file(name));
+    }
+    Json vocabulary;
+    for (int64_t id = 0; id < 320; ++id) {
+      vocabulary[token_name(id)] = id;
+    }
+    const Json byte_level = {{"type", "ByteLevel"},
+                             {"add_prefix_space", false},
+                             {"use_regex", true},
+                             {"trim_offsets", true}};
+    const Json tokenizer = {{"version", "1.0"},
+                            {"added_tokens", Json::array()},
+                            {"normalizer", nullptr},
+                            {"pre_tokenizer", byte_level},
+                            {"post_processor", nullptr},
+                            {"decoder", byte_level},
+                            {"model",
+                             {{"type", "BPE"},
+                              {"vocab", vocabulary},
+                              {"merges", Json::array()},
+                              {"ignore_merges", false}}}};
+    std::ofstream(file("tokenizer.json")) << tokenizer.dump();
+    std::ofstream(file("tokenizer_config.json")) << "{}";
+  }
+};
+
+std::string text_of(const Json& ids) {
+  std::string text;
+  for (const Json& id : ids) {
+    text += token_name(id);
+  }
+  return text;
+}
+
+// The choices of all prompts, asked for at the same time.
+std::vector<Json> answers_of(const ServedProgram& server) {
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int round = 0; round < 2; ++round) {
+    for (const Golden& golden : goldens()) {
+      const Json body = {{"prompt", golden.prompt},
+                         {"max_tokens", 64},
+                         {"temperature", 0},
+                         {"ignore_eos", true},
+                         {"logprobs", 2}};
+      clients.push_back(std::make_unique<HttpClient>(server.port()));
+      clients.back()->send(server.call_text(body.dump()));
+    }
+  }
+  std::vector<Json> answers;
+  for (const auto& client : clients) {
+    const HttpAnswer answer = client->receive(60);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    answers.push_back(answer.status == 200 ? answer.json().at("choices") : Json());
+  }
+  return answers;
+}
+
+double metric(const ServedProgram& server, const std::string& name) {
+  const std::string text = "\n" + get_http(server.port(), "/metrics").body;
+  const size_t at = text.find("\n" + name + "{");
+  if (at == std::string::npos) {
+    return -1;
+  }
+  const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  return std::stod(line.substr(line.rfind(' ') + 1));
+}
+
+bool await_metric(const ServedProgram& server, const std::string& name,
+                  const std::function<bool(double)>& wanted) {
+  const Deadline deadline = Deadline::after_s(20);
+  while (!deadline.passed()) {
+    if (wanted(metric(server, name))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Replicas {
+  std::string layout;
+  int ranks = 0;
+  bool same_bits = false;  // as one rank
+};
+
+class ServeMpiReplicas : public testing::TestWithParam<Replicas> {};
+
+TEST_P(ServeMpiReplicas, AnswerAsOneRankDoes) {
+  const GoldenModel model;
+  const ServedProgram alone(
+      {.more = {"--dtype", "f32", "--kv-dtype", "f32"}, .model = model.path()});
+  const std::vector<Json> expected = answers_of(alone);
+  ServedProgram server({.more = {"--dtype", "f32", "--kv-dtype", "f32", "--layout",
+                                 GetParam().layout, "--max-num-seqs", "2"},
+                        .mpi_ranks = GetParam().ranks,
+                        .model = model.path()});
+  EXPECT_EQ(metric(server, "plait:kv_blocks_total"), 2 * metric(alone, "plait:kv_blocks_total"));
+  const std::vector<Json> answers = answers_of(server);
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i][0].at("text"), expected[i][0].at("text"));
+    EXPECT_EQ(answers[i][0].at("logprobs").at("tokens"),
+              expected[i][0].at("logprobs").at("tokens"));
+    if (GetParam().same_bits) {
+      EXPECT_EQ(answers[i], expected[i]);
+    }
+  }
+  for (size_t i = 0; i < goldens().size(); ++i) {
+    EXPECT_EQ(answers[i][0].at("text"), text_of(goldens()[i].greedy)) << i;
+  }
+}
+
+TEST_P(ServeMpiReplicas, ShareTheWorkCancelAndEnd) {
+  ServedProgram server({.more = {"--layout", GetParam().layout, "--max-num-seqs", "2"},
+                        .mpi_ranks = GetParam().ranks});
+  const double free = metric(server, "plait:kv_blocks_free");
+  EXPECT_GT(free, 0);
+  HttpClient client(server.port());
+  client.send(server.call_text(kLongStream));
+  EXPECT_TRUE(await_metric(server, "vllm:num_requests_running",
+                           [](double running) { return running > 2; }));
+  client.close();
+  EXPECT_TRUE(await_metric(server, "vllm:num_requests_running",
+                           [](double running) { return running == 0; }));
+  EXPECT_EQ(metric(server, "plait:kv_blocks_free"), free);
+  EXPECT_EQ(server.complete(R"({"prompt": "abc", "max_tokens": 4})").status, 200);
+  kill(mpi_ranks_of(server.program().pid()).at(0), SIGTERM);
+  EXPECT_EQ(server.program().await_end(20), 0) << server.program().err();
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ServeMpiReplicas,
+                         testing::Values(Replicas{"dp2", 2, true}, Replicas{"dp2.tp2", 4, false},
+                                         Replicas{"dp2.pp2", 4, true}),
+                         [](const auto& param) {
+                           return "np" + std::to_string(param.param.ranks) +
+                                  (param.param.same_bits ? "_same_bits" : "_tp");
+                         });
 
 }  // namespace
 }  // namespace plait

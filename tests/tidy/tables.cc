@@ -136,6 +136,8 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
       {"src/profile/read_profile.cc", "one file that cannot be read is a note, the others count"},
       {"src/serve/api_server.cc", "the request loop: what a client sends must not leave it"},
+      {"src/serve/replica_link.cc",
+       "entry points of the links' threads; open requests are told before they end"},
       {"src/text/chat_template.cc", "arguments that are no JSON are printed as they are"},
       {"src/text/jinja/filters.cc", "adds the line to what the JSON writer cannot write"},
       {"src/text/hf_tokenizer.cc", "turns the JSON library's exceptions into Error"},
