@@ -156,4 +156,15 @@ MappedFile::~MappedFile() {
   }
 }
 
+void forget_pages(std::span<const std::byte> mapped) {
+  constexpr uintptr_t kPage = 4096;
+  const auto begin = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (begin + mapped.size()) / kPage * kPage;
+  if (last > first) {
+    // Only saves memory: where it is refused (larger pages), nothing is lost.
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
+}
+
 }  // namespace plait

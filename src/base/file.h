@@ -42,4 +42,8 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
+// Takes the whole pages of this part of a MappedFile out of the process's memory. The page cache
+// keeps them, and a later read brings them back. For parts that have been copied elsewhere.
+void forget_pages(std::span<const std::byte> mapped);
+
 }  // namespace plait

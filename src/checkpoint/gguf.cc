@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/utf8.h"
 
@@ -221,6 +222,28 @@ std::optional<int64_t> integer_at(uint32_t type, std::span<const std::byte> byte
   }
 }
 
+template <typename T>
+void copy_values(std::span<const std::byte> bytes, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = to_float(load<T>(bytes.subspan(i * sizeof(T))));
+  }
+}
+
+// Of the types without blocks.
+void copy_plain(GgufType type, std::span<const std::byte> bytes, std::span<float> out) {
+  switch (type) {
+    case GgufType::kF32:
+      copy_values<float>(bytes, out);
+      return;
+    case GgufType::kF16:
+      copy_values<Float16>(bytes, out);
+      return;
+    default:
+      CHECK(type == GgufType::kBF16);
+      copy_values<BFloat16>(bytes, out);
+  }
+}
+
 }  // namespace
 
 int64_t GgufTensor::count() const {
@@ -413,6 +436,10 @@ void copy_row_as_f32(const GgufTensor& tensor, const GgufRow& place, std::span<f
   const auto count = static_cast<int64_t>(out.size());
   CHECK(place.row >= 0 && place.col >= 0 && place.col + count <= tensor.cols() &&
         first + count <= tensor.count());
+  if (info.block == 1) {
+    copy_plain(tensor.type, tensor.bytes.subspan(static_cast<size_t>(first * info.bytes)), out);
+    return;
+  }
   int64_t done = 0;
   while (done < count) {
     const int64_t block = (first + done) / info.block;

@@ -60,6 +60,19 @@ void read_matrix(const GgufTensor& tensor, const Shard& shard, int64_t interleav
   }
 }
 
+// The packed copy is the only one that counts. Interleaved rows stay within their heads.
+void forget_rows(const GgufTensor& tensor, const Shard& shard, int64_t interleaved_head_dim) {
+  const int64_t unit = std::max<int64_t>(interleaved_head_dim, 1);
+  const int64_t begin = shard.row_begin / unit * unit;
+  const int64_t end =
+      std::min((shard.row_begin + shard.rows + unit - 1) / unit * unit, tensor.shape[0]);
+  if (end > begin) {
+    const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.shape[0]);
+    forget_pages(tensor.bytes.subspan(static_cast<size_t>(begin) * row_bytes,
+                                      static_cast<size_t>(end - begin) * row_bytes));
+  }
+}
+
 }  // namespace
 
 std::string gguf_tensor_name(const std::string& hf_name) {
@@ -111,7 +124,11 @@ GgufImport open_gguf_weights(const std::string& path) {
   check_trainable(result.config, path);
   std::set<std::string> used;
   for (const ParamSpec& spec : make_parameter_table(result.config, {})) {
-    used.insert(checked_tensor(spec, gguf).name);
+    const GgufTensor& tensor = checked_tensor(spec, gguf);
+    used.insert(tensor.name);
+    if (spec.shape.size() > 1 && tensor.type != GgufType::kBF16) {
+      result.matrix_dtype = DType::kF32;
+    }
   }
   for (const GgufTensor& tensor : gguf.tensors()) {
     result.tensor_bytes += static_cast<int64_t>(tensor.bytes.size());
@@ -127,6 +144,7 @@ GgufImport open_gguf_weights(const std::string& path) {
       read_vector(tensor, shard, head_dim, out);
     } else {
       read_matrix(tensor, shard, head_dim, out);
+      forget_rows(tensor, shard, head_dim);
     }
   };
   return result;

@@ -16,7 +16,8 @@ struct GgufImport {
   // Every block format becomes f32 exactly as it is defined; the rows of q_proj and k_proj of
   // `llama` files are put back in HF's order.
   ParameterStore::ShardSource source;
-  std::vector<std::string> unused;  // tensors that the model does not use
+  DType matrix_dtype = DType::kBF16;  // bf16 if all matrices are, else f32
+  std::vector<std::string> unused;    // tensors that the model does not use
   // Of the tensor data in the file, for the load message.
   int64_t tensor_bytes = 0;
 };

@@ -1,13 +1,11 @@
 #include "checkpoint/hf_import.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "checkpoint/hf_weights.h"
 
 namespace plait {
@@ -29,18 +27,11 @@ void check_tensor(const ParamSpec& spec, const HfWeights& weights) {
   }
 }
 
-// Takes rows that have been read out of this process's memory: the page cache keeps them, but they
-// no longer count beside the packed copy.
+// The packed copy is the only one that counts.
 void forget_rows(const SafeTensor& tensor, int64_t row_begin, int64_t rows) {
-  constexpr uintptr_t kPage = 4096;
-  const uintptr_t row_bytes = tensor.bytes.size() / static_cast<uintptr_t>(tensor.shape[0]);
-  const auto start = reinterpret_cast<uintptr_t>(tensor.bytes.data());
-  const uintptr_t begin = start + static_cast<uintptr_t>(row_begin) * row_bytes;
-  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
-  const uintptr_t last = (begin + static_cast<uintptr_t>(rows) * row_bytes) / kPage * kPage;
-  if (last > first) {
-    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-  }
+  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.shape[0]);
+  forget_pages(tensor.bytes.subspan(static_cast<size_t>(row_begin) * row_bytes,
+                                    static_cast<size_t>(rows) * row_bytes));
 }
 
 bool is_redundant(const std::string& name, const ModelConfig& config) {

@@ -1,11 +1,14 @@
 #include "model/decoder_weights.h"
 
 #include <algorithm>
+#include <exception>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "parallel/pipeline/stage_link.h"
 #include "spec/parameter_table.h"
 
@@ -13,6 +16,7 @@ namespace plait {
 namespace {
 
 constexpr int64_t kStagingBytes = 16 << 20;
+constexpr int64_t kReadGrain = 64;  // rows, of a thread
 
 class Loader {
  public:
@@ -22,6 +26,7 @@ class Loader {
         source_(source),
         options_(options),
         device_(context.device()),
+        readers_({.num_threads = std::max(1, options.threads), .spin_us = 0}),
         table_(make_parameter_table(config, {.tp = context.layout().tp})) {
     for (const ParamSpec& spec : table_) {
       by_name_.emplace(spec.name, &spec);
@@ -112,11 +117,7 @@ class Loader {
                        .col_begin = shard.col_begin,
                        .cols = shard.cols};
       const std::span<float> values = std::span(host_).first(static_cast<size_t>(part.count()));
-      // Rows of the vocabulary padding are left out by the source.
-      if (part.row_begin + rows > spec.shape[0]) {
-        std::ranges::fill(values, 0.0F);
-      }
-      source_(spec, part, values);
+      read_rows(spec, part, values);
       device_.stream().copy_to_device(staging_.ptr(), values.data(), rows * row_bytes);
       device_.kernels().pack_weight(device_.stream(), {.source = staging_.ptr(),
                                                        .packed = packed.ptr(),
@@ -128,10 +129,37 @@ class Loader {
     }
   }
 
+  void read_rows(const ParamSpec& spec, const Shard& part, std::span<float> values) {
+    // Rows of the vocabulary padding are left out by the source.
+    if (part.row_begin + part.rows > spec.shape[0]) {
+      std::ranges::fill(values, 0.0F);
+    }
+    std::mutex mutex;
+    std::exception_ptr error;
+    readers_.parallel_for(part.rows, kReadGrain, [&](int64_t begin, int64_t end) {
+      const Shard piece{.row_begin = part.row_begin + begin,
+                        .rows = end - begin,
+                        .col_begin = part.col_begin,
+                        .cols = part.cols};
+      try {
+        source_(spec, piece,
+                values.subspan(static_cast<size_t>(begin * part.cols),
+                               static_cast<size_t>(piece.count())));
+      } catch (const Error&) {
+        const std::scoped_lock lock(mutex);
+        error = std::current_exception();
+      }
+    });
+    if (error != nullptr) {
+      std::rethrow_exception(error);
+    }
+  }
+
   const ParallelContext& context_;
   const ParameterStore::ShardSource& source_;
   const DecoderLoadOptions& options_;
   Device& device_;
+  ThreadPool readers_;
   std::vector<ParamSpec> table_;
   std::unordered_map<std::string, const ParamSpec*> by_name_;
   std::vector<float> host_;

@@ -50,6 +50,7 @@ struct DecoderWeights {
 
 struct DecoderLoadOptions {
   WeightFormat format = WeightFormat::kF32;
+  int threads = 1;  // that read the source, which must be thread-safe
   // Called now and then with the bytes of weights packed so far.
   std::function<void(int64_t bytes)> progress;
 };

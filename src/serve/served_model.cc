@@ -72,6 +72,7 @@ ServedModel open_served_model(const std::string& path) {
     model.config = import.config;
     model.source = std::move(import.source);
     model.unused = std::move(import.unused);
+    model.file_dtype = import.matrix_dtype;
     return model;
   }
   if (const std::string folder = find_checkpoint(path); !folder.empty()) {

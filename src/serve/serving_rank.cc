@@ -4,7 +4,9 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/cpu_info.h"
 #include "base/log.h"
+#include "comm/rank_runner.h"
 
 namespace plait {
 namespace {
@@ -51,6 +53,8 @@ void ServingRank::load(const ServedModel& model, const ServingPlan& plan) {
   };
   DecoderLoadOptions options;
   options.format = plan.format;
+  options.threads =
+      available_cores() / (under_mpi_launcher() ? launcher_local_size() : plan.layout.world_size());
   options.progress = [&](int64_t bytes) {
     meet();
     if (context_.rank() == 0 && now_s() - reported_s > kReportEveryS) {

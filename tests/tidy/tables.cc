@@ -132,6 +132,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/plan/score_memory.cc", "a row that cannot be read is listed, the others are scored"},
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
+      {"src/model/decoder_weights.cc", "passes the error of a reading thread to its caller"},
       {"src/plan/readers/kubernetes.cc", "turns the YAML library's exceptions into Error"},
       {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
       {"src/profile/read_profile.cc", "one file that cannot be read is a note, the others count"},
