@@ -13,11 +13,6 @@
 namespace plait {
 namespace {
 
-bool is_interleaved(const std::string& hf_name, const ModelConfig& config) {
-  return config.family == ModelFamily::kLlama && (hf_name.find(".q_proj.") != std::string::npos ||
-                                                  hf_name.find(".k_proj.") != std::string::npos);
-}
-
 const GgufTensor& checked_tensor(const ParamSpec& spec, const GgufView& gguf) {
   const std::string name = gguf_tensor_name(spec.name);
   if (name.empty()) {
@@ -109,6 +104,11 @@ std::string gguf_tensor_name(const std::string& hf_name) {
   return {};
 }
 
+bool gguf_is_interleaved(const std::string& hf_name, const ModelConfig& config) {
+  return config.family == ModelFamily::kLlama && (hf_name.find(".q_proj.") != std::string::npos ||
+                                                  hf_name.find(".k_proj.") != std::string::npos);
+}
+
 int64_t gguf_interleaved_row(int64_t row, int64_t head_dim) {
   const int64_t head = row / head_dim;
   const int64_t inside = row % head_dim;
@@ -139,7 +139,7 @@ GgufImport open_gguf_weights(const std::string& path) {
   result.source = [file, config = result.config](const ParamSpec& spec, const Shard& shard,
                                                  std::span<float> out) {
     const GgufTensor& tensor = file->view().at(gguf_tensor_name(spec.name));
-    const int64_t head_dim = is_interleaved(spec.name, config) ? config.head_dim : 0;
+    const int64_t head_dim = gguf_is_interleaved(spec.name, config) ? config.head_dim : 0;
     if (tensor.shape.size() == 1) {
       read_vector(tensor, shard, head_dim, out);
     } else {

@@ -20,5 +20,7 @@ std::string gguf_tensor_name(const std::string& hf_name);
 // `llama` files keep each head's rows of q_proj and k_proj with the two halves of rotary pairs
 // interleaved; HF has one half behind the other. The file's row of HF's row `row`.
 int64_t gguf_interleaved_row(int64_t row, int64_t head_dim);
+// Whether that holds for this parameter.
+bool gguf_is_interleaved(const std::string& hf_name, const ModelConfig& config);
 
 }  // namespace plait

@@ -1,7 +1,6 @@
 #include "checkpoint/random_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <span>
 #include <vector>
@@ -9,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_full.h"
-#include "base/rng.h"
+#include "checkpoint/random_parts.h"
 #include "checkpoint/safetensors.h"
 #include "spec/parameter_table.h"
 
@@ -17,75 +16,6 @@ namespace plait {
 namespace {
 
 constexpr int64_t kLeastVocabulary = 320;
-constexpr int kByteTokens = 256;
-constexpr const char* kMarks[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-constexpr int64_t kEndOfText = 256;
-constexpr int64_t kEndOfTurn = 258;
-
-constexpr const char* kTemplate =
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
-// Draws from a table of normal numbers: four values a hash, where Box-Muller would take minutes for
-// a large model.
-class FastNormal {
- public:
-  FastNormal(uint64_t seed, double stddev) : seed_(seed) {
-    for (size_t i = 0; i < kSize; ++i) {
-      table_.push_back(static_cast<float>(stddev) * random_normal(seed, hash_name("table"), i));
-    }
-  }
-  template <typename T>
-  void fill(uint64_t stream, uint64_t begin, std::span<T> out) const {
-    for (size_t i = 0; i < out.size(); i += 4) {
-      uint64_t bits = random_bits(seed_, stream, begin + i);
-      for (size_t lane = i; lane < std::min(i + 4, out.size()); ++lane) {
-        out[lane] = from_float<T>(table_[bits % kSize]);
-        bits >>= 16;
-      }
-    }
-  }
-
- private:
-  static constexpr size_t kSize = 1 << 16;
-  uint64_t seed_;
-  std::vector<float> table_;
-};
-
-template <typename T>
-void write_tensor(const ParamSpec& spec, const FastNormal& normal, SafetensorsWriter& writer) {
-  constexpr int64_t kChunk = 1 << 20;
-  std::vector<T> values;
-  for (int64_t begin = 0; begin < spec.count(); begin += kChunk) {
-    values.assign(static_cast<size_t>(std::min(kChunk, spec.count() - begin)),
-                  T(spec.init == Init::kOnes ? 1.0F : 0.0F));
-    if (spec.init == Init::kNormal) {
-      normal.fill(hash_name(spec.name), static_cast<uint64_t>(begin), std::span<T>(values));
-    }
-    writer.write(std::as_bytes(std::span<const T>(values)));
-  }
-}
-
-// The characters that stand for the 256 bytes in byte-level vocabularies: printable ones for
-// themselves, the others from U+0100 on (GPT-2's encoder).
-std::vector<std::string> byte_characters() {
-  std::vector<std::string> characters;
-  int next = 256;
-  for (int byte = 0; byte < kByteTokens; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) ||
-                           (byte >= 0xAE && byte <= 0xFF);
-    const int code = printable ? byte : next++;
-    std::string text;
-    if (code < 0x80) {
-      text.push_back(static_cast<char>(code));
-    } else {
-      text.push_back(static_cast<char>(0xC0 | (code >> 6)));
-      text.push_back(static_cast<char>(0x80 | (code & 0x3F)));
-    }
-    characters.push_back(text);
-  }
-  return characters;
-}
 
 nlohmann::json tokenizer_json() {
   nlohmann::json vocabulary;
@@ -130,10 +60,52 @@ void write_text_files(const ModelConfig& config, const std::filesystem::path& fo
   write("tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"},
                                   {"eos_token", kMarks[2]},
                                   {"pad_token", kMarks[0]},
-                                  {"chat_template", kTemplate}});
+                                  {"chat_template", kRandomModelTemplate}});
+}
+
+template <typename T>
+void write_tensor(const ParamSpec& spec, const FastNormal& normal, SafetensorsWriter& writer) {
+  const int64_t step = rows_at_a_time(spec);
+  for (int64_t row = 0; row < spec.shape[0]; row += step) {
+    const std::vector<T> values = random_rows<T>(
+        spec, {.row_begin = row, .rows = std::min(step, spec.shape[0] - row)}, normal);
+    writer.write(std::as_bytes(std::span<const T>(values)));
+  }
 }
 
 }  // namespace
+
+std::vector<std::string> byte_characters() {
+  std::vector<std::string> characters;
+  int next = 256;
+  for (int byte = 0; byte < kByteTokens; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) ||
+                           (byte >= 0xAE && byte <= 0xFF);
+    const int code = printable ? byte : next++;
+    std::string text;
+    if (code < 0x80) {
+      text.push_back(static_cast<char>(code));
+    } else {
+      text.push_back(static_cast<char>(0xC0 | (code >> 6)));
+      text.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+    }
+    characters.push_back(text);
+  }
+  return characters;
+}
+
+ModelConfig random_model_config(const ModelConfig& given) {
+  check_trainable(given, "make-model");
+  if (given.vocab_size < kLeastVocabulary) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "the model has a vocabulary of {}; at least {} are needed for the byte tokenizer",
+                given.vocab_size, kLeastVocabulary);
+  }
+  ModelConfig config = given;
+  config.bos_token_id = kEndOfText;
+  config.eos_token_id = kEndOfTurn;
+  return config;
+}
 
 ModelConfig tiny_model_config() {
   ModelConfig config;
@@ -153,15 +125,7 @@ ModelConfig tiny_model_config() {
 
 void write_random_model(const ModelConfig& given, const std::string& directory,
                         const RandomModelOptions& options) {
-  check_trainable(given, "make-model");
-  if (given.vocab_size < kLeastVocabulary) {
-    throw_error(ErrorCode::kInvalidArgument,
-                "the model has a vocabulary of {}; at least {} are needed for the byte tokenizer",
-                given.vocab_size, kLeastVocabulary);
-  }
-  ModelConfig config = given;
-  config.bos_token_id = kEndOfText;
-  config.eos_token_id = kEndOfTurn;
+  const ModelConfig config = random_model_config(given);
   const std::filesystem::path folder(directory);
   std::error_code error;
   std::filesystem::create_directories(folder, error);

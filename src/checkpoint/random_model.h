@@ -28,4 +28,10 @@ ModelConfig tiny_model_config();
 void write_random_model(const ModelConfig& config, const std::string& directory,
                         const RandomModelOptions& options);
 
+// The same model as one GGUF file: matrices in options.dtype, vectors in f32, the byte tokenizer
+// with as many tokens as the model has rows. Errors: as above; kNotImplemented for a rope that GGUF
+// states in another way.
+void write_random_gguf(const ModelConfig& config, const std::string& path,
+                       const RandomModelOptions& options);
+
 }  // namespace plait
