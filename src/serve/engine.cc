@@ -135,6 +135,28 @@ void run_serving_ranks(const ServingTask& task) {
   });
 }
 
+// What would stop the engine, or read beyond a table, does not reach it.
+void check_request(const GenerationRequest& request, const UpdateSink& sink,
+                   const EngineLimits& limits) {
+  if (!sink) {
+    throw_error(ErrorCode::kInvalidArgument, "a request needs a sink for its tokens");
+  }
+  const int64_t length = std::ssize(request.prompt);
+  if (length == 0 || length + 1 > limits.max_model_len || request.sampling.max_tokens < 1) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "a prompt of {} tokens with max_tokens {}; both need at least 1, and one token more "
+                "than the prompt must fit the context of {}",
+                length, request.sampling.max_tokens, limits.max_model_len);
+  }
+  for (const int32_t id : request.prompt) {
+    if (id < 0 || id >= limits.vocab_size) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "prompt: token id {} is outside of the model's 0 to {}", id,
+                  limits.vocab_size - 1);
+    }
+  }
+}
+
 ServingPlan plan_of_replica(const ServingPlan& plan) {
   ServingPlan replica = plan;
   replica.layout.dp = 1;
@@ -257,14 +279,7 @@ void ServingEngine::wait_until_ready() {
 
 // Ids of clients: the replica's own, then which replica.
 GenerationService::Submission ServingEngine::submit(GenerationRequest request, UpdateSink sink) {
-  // An id without a row in the embedding would be read from beyond it.
-  for (const int32_t id : request.prompt) {
-    if (id < 0 || id >= plan_.limits.vocab_size) {
-      throw_error(ErrorCode::kInvalidArgument,
-                  "prompt: token id {} is outside of the model's 0 to {}", id,
-                  plan_.limits.vocab_size - 1);
-    }
-  }
+  check_request(request, sink, plan_.limits);
   size_t best = 0;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t i = 0; i < replicas_.size(); ++i) {

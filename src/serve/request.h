@@ -107,8 +107,9 @@ class GenerationService {
     uint64_t id = 0;           // for cancel, if accepted
     double retry_after_s = 1;  // else: when to try again
   };
-  // Requires: the prompt is not empty and prompt + 1 fits max_model_len (the caller answers 400
-  // otherwise). Errors: kInvalidArgument for ids that are not below vocab_size.
+  // Errors: kInvalidArgument for what the caller should have refused: no sink, an empty prompt, a
+  // prompt that with one more token does not fit max_model_len, ids that are not below vocab_size,
+  // max_tokens below 1.
   virtual Submission submit(GenerationRequest request, UpdateSink sink) = 0;
   // The request's blocks are free within a step. Unknown and finished ids are ignored.
   virtual void cancel(uint64_t id) = 0;

@@ -102,7 +102,8 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   answers.wait_tokens(first, 1);
   const size_t second = answers.submit(*engine, impatient);
   const size_t third = answers.submit(*engine, make_request(4, 3));
-  const GenerationService::Submission full = engine->submit(make_request(4, 3), nullptr);
+  const GenerationService::Submission full =
+      engine->submit(make_request(4, 3), [](RequestUpdate) {});
   EXPECT_EQ(full.admission, Admission::kQueueFull);
   EXPECT_GT(full.retry_after_s, 0);
   EXPECT_EQ(engine->stats().rejections, 1);
@@ -115,7 +116,8 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   EXPECT_EQ(answers.wait(third).finish, FinishReason::kLength);
   const size_t running = answers.submit(*engine, make_request(4, 50));
   engine->drain();
-  EXPECT_EQ(engine->submit(make_request(4, 3), nullptr).admission, Admission::kUnavailable);
+  EXPECT_EQ(engine->submit(make_request(4, 3), [](RequestUpdate) {}).admission,
+            Admission::kUnavailable);
   EXPECT_EQ(answers.wait(running).finish, FinishReason::kLength);
   expect_all_free(*engine);
 }
@@ -153,6 +155,80 @@ TEST(EngineLimits, RandomCancelsLeaveNothingBehind) {
     EXPECT_TRUE(finish == FinishReason::kCancelled || finish == FinishReason::kLength);
   }
   expect_all_free(*engine);
+}
+
+TEST(EngineLimits, CancelledRequestsLeaveTheirPrefixBehind) {
+  const auto engine = start_engine(directory(), {});
+  Answers answers;
+  for (int i = 0; i < 3; ++i) {
+    const size_t index = answers.submit(*engine, make_request(64, 150));
+    answers.wait_tokens(index, 2);
+    engine->cancel(answers.id(index));
+    answers.wait(index);
+  }
+  const size_t again = answers.submit(*engine, make_request(64, 2));
+  EXPECT_GE(answers.wait(again).cached, 64 - kKvBlockTokens);
+  expect_all_free(*engine);
+}
+
+TEST(EngineLimits, AStreamGetsATokenInEveryStepOfALongPrompt) {
+  ServingOptions options;
+  options.max_num_seqs = 4;
+  options.max_num_batched_tokens = 8;
+  const auto engine = start_engine(directory(), options);
+  Answers answers;
+  answers.pause(true);
+  const size_t stream = answers.submit(*engine, make_request(1, 120));
+  answers.wait_tokens(stream, 1);
+  GenerationRequest longest = make_request(100, 1);
+  longest.prompt.front() = 9;  // no prefix hit
+  const size_t prompt = answers.submit(*engine, longest);
+  answers.pause(false);
+  EXPECT_EQ(answers.wait(prompt).finish, FinishReason::kLength);
+  // At most 7 rows of the prompt a step.
+  EXPECT_GE(answers.tokens_before(prompt, stream), 100 / 7);
+  EXPECT_EQ(answers.wait(stream).tokens.size(), 120U);
+}
+
+TEST(EngineLimits, RefusesWhatWouldStopIt) {
+  ServingOptions options;
+  options.max_model_len = 64;
+  const auto engine = start_engine(directory(), options);
+  const auto sink = [](RequestUpdate) {};
+  EXPECT_THROW(engine->submit(make_request(4, 3), nullptr), Error);
+  EXPECT_THROW(engine->submit(make_request(0, 3), sink), Error);
+  EXPECT_THROW(engine->submit(make_request(4, 0), sink), Error);
+  EXPECT_THROW(engine->submit(make_request(64, 3), sink), Error);
+  GenerationRequest unknown = make_request(4, 3);
+  unknown.prompt.back() = 304;
+  EXPECT_THROW(engine->submit(unknown, sink), Error);
+  Answers answers;
+  EXPECT_EQ(answers.wait(answers.submit(*engine, make_request(4, 3))).tokens.size(), 3U);
+}
+
+TEST(EngineLimits, ALatencyTargetMovesTheConcurrency) {
+  ServingOptions options;
+  options.max_num_seqs = 8;
+  for (const double target_ms : {1e6, 1e-6}) {
+    options.target_tpot_ms = target_ms;
+    const auto engine = start_engine(directory(), options);
+    EXPECT_EQ(engine->stats().max_concurrency, 2);
+    Answers answers;
+    bool moved = false;
+    // It looks once a second, while more requests are there than may run.
+    for (int round = 0; round < 400 && !moved; ++round) {
+      std::vector<size_t> indices;
+      for (int i = 0; i < 12; ++i) {
+        indices.push_back(answers.submit(*engine, make_request(3, 150)));
+      }
+      for (const size_t index : indices) {
+        EXPECT_EQ(answers.wait(index).finish, FinishReason::kLength);
+      }
+      const int64_t limit = engine->stats().max_concurrency;
+      moved = target_ms > 1 ? limit > 2 : limit < 2;
+    }
+    EXPECT_TRUE(moved) << target_ms;
+  }
 }
 
 class BadStart : public testing::Test {

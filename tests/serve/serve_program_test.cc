@@ -94,6 +94,52 @@ TEST(ServeProgram, PrintsWhatItWouldDo) {
   EXPECT_NE(result.out.find("context 256 tokens"), std::string::npos) << result.out;
 }
 
+TEST(ServeProgram, MeasuresQueuesAndRefusals) {
+  const ServedProgram server({"--max-num-seqs", "1", "--max-num-queued-reqs", "1"});
+  const std::string call =
+      server.call_text(R"({"prompt": "a", "max_tokens": 250, "ignore_eos": true})");
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server.port()));
+    clients.back()->send(call);
+  }
+  double answered = 0;
+  double refused = 0;
+  for (const auto& client : clients) {
+    const HttpAnswer answer = client->receive(60);
+    EXPECT_TRUE(answer.status == 200 || answer.status == 429) << answer.body;
+    answered += answer.status == 200 ? 1 : 0;
+    refused += answer.status == 429 ? 1 : 0;
+    EXPECT_EQ(answer.headers.count("retry-after"), answer.status == 429 ? 1U : 0U);
+  }
+  EXPECT_GE(answered, 1);
+  EXPECT_GE(refused, 1);
+  EXPECT_EQ(server.metric("vllm:admission_rejections_total"), refused);
+  EXPECT_EQ(server.metric("vllm:request_queue_time_seconds_count"), answered);
+  EXPECT_GT(server.metric("vllm:request_queue_time_seconds_sum"), 0);
+  EXPECT_EQ(server.metric("vllm:time_to_first_token_seconds_count"), answered);
+  EXPECT_EQ(server.metric("vllm:request_prefill_time_seconds_count"), answered);
+  EXPECT_EQ(server.metric("vllm:request_decode_time_seconds_count"), answered);
+  EXPECT_EQ(server.metric("plait:admission_limit"), 1);
+}
+
+TEST(ServeProgram, ALatencyTargetShowsItsState) {
+  const ServedProgram server({"--target-tpot-ms", "100", "--max-num-seqs", "8"});
+  EXPECT_EQ(server.metric("plait:admission_limit"), 2) << "it starts low";
+}
+
+// The short form of the soak; the long one: tools/serve_soak.py --requests 2000.
+TEST(ServeProgram, RandomRequestsAndCancelsLeaveNothingBehind) {
+  if (std::system("python3 --version > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "no python3";
+  }
+  const Result result =
+      run_program({"python3", "tools/serve_soak.py", "--plait", plait_path(), "--model",
+                   "tests/data/goldens/tiny-qwen3", "--requests", "150", "--growth-mib", "64", "--",
+                   "--kv-cache-gib", "0.0005", "--threads", "1", "--layout", "tp2"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+}
+
 // PLAIT_OPENAI_PYTHON: an interpreter that has the openai package; else python3 is asked.
 TEST(ServeProgram, SatisfiesTheOfficialClient) {
   const char* given = std::getenv("PLAIT_OPENAI_PYTHON");

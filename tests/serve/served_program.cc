@@ -57,6 +57,16 @@ HttpAnswer ServedProgram::complete(const std::string& body) const {
   return client.receive(60);
 }
 
+double ServedProgram::metric(const std::string& name) const {
+  const std::string text = "\n" + get_http(port_, "/metrics").body;
+  const size_t at = text.find("\n" + name + "{");
+  if (at == std::string::npos) {
+    return -1;
+  }
+  const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  return std::stod(line.substr(line.rfind(' ') + 1));
+}
+
 double ServedProgram::await_health(int status, double timeout_s) const {
   const Deadline deadline = Deadline::after_s(timeout_s);
   while (!deadline.passed()) {

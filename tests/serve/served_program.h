@@ -30,6 +30,8 @@ class ServedProgram {
   // A POST to /v1/completions, with the key.
   std::string call_text(const std::string& body) const;
   HttpAnswer complete(const std::string& body) const;
+  // Of /metrics; -1 if it is not there.
+  double metric(const std::string& name) const;
   // /health, until it has this status; seconds that took, or -1 after `timeout_s`.
   double await_health(int status, double timeout_s) const;
 

@@ -45,6 +45,7 @@ class Answers {
     FinishReason finish = FinishReason::kNone;
     std::string error;
     int64_t cached = 0;
+    std::vector<int64_t> others_tokens;  // by index, when this one ended
   };
 
   // Returns the index of the answer.
@@ -64,6 +65,12 @@ class Answers {
         answer.details.push_back(std::move(token));
       }
       answer.finish = update.finish;
+      if (update.finish != FinishReason::kNone) {
+        answer.others_tokens.clear();
+        for (const Answer& other : answers_) {
+          answer.others_tokens.push_back(std::ssize(other.tokens));
+        }
+      }
       answer.error = update.error;
       answer.cached = update.cached_prompt_tokens;
       changed_.notify_all();
@@ -97,6 +104,11 @@ class Answers {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return answers_[index].finish != FinishReason::kNone; });
     return answers_[index];
+  }
+  // Tokens that `other` had when `index` ended.
+  int64_t tokens_before(size_t index, size_t other) {
+    const std::scoped_lock lock(mutex_);
+    return answers_[index].others_tokens.at(other);
   }
   uint64_t id(size_t index) {
     const std::scoped_lock lock(mutex_);
