@@ -291,7 +291,9 @@ int run_serve(ServeFlags& flags) {
   }
   OpenedModel model = open_model(flags);
   if (launcher_rank() != 0) {  // another process has the server and says when to end
-    run_serving_worker(model.weights, model.options, model.plan);
+    if (!flags.dry_run) {
+      run_serving_worker(model.weights, model.options, model.plan);
+    }
     return 0;
   }
   const ApiOptions api = api_options(flags);
