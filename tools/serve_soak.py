@@ -73,7 +73,7 @@ def check_answer(tally, body, status, text):
         return
     if body.get("stream"):
         events = text.decode().split("\n\n")
-        ends = [e for e in events if '"finish_reason":"length"' in e or '"finish_reason":"stop"' in e]
+        ends = re.findall(r'"finish_reason":"(?:length|stop)"', text.decode())
         if events[-2:] != ["data: [DONE]", ""] or len(ends) != body["n"]:
             tally.wrong.append(f"a stream of {len(events)} events with {len(ends)} ends")
         return

@@ -144,8 +144,8 @@ void check_request(const GenerationRequest& request, const UpdateSink& sink,
   const int64_t length = std::ssize(request.prompt);
   if (length == 0 || length + 1 > limits.max_model_len || request.sampling.max_tokens < 1) {
     throw_error(ErrorCode::kInvalidArgument,
-                "a prompt of {} tokens with max_tokens {}; both need at least 1, and one token more "
-                "than the prompt must fit the context of {}",
+                "a prompt of {} tokens with max_tokens {}; both need at least 1, and one token "
+                "more than the prompt must fit the context of {}",
                 length, request.sampling.max_tokens, limits.max_model_len);
   }
   for (const int32_t id : request.prompt) {

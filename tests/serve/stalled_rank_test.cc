@@ -53,7 +53,9 @@ void expect_unhealthy(const std::function<void()>& fault, Gate& gate) {
   api_options.step_age_limit_s = options.stall_limit_s;
   api_options.access_log = false;
   ApiServer api(api_options);
-  HttpServer server({.port = 0}, api);
+  HttpServerOptions http;
+  http.port = 0;
+  HttpServer server(http, api);
   api.attach(server);
   server.start();
   {
