@@ -6,11 +6,10 @@
   bench/serve_peer.py --peer ... --gguf qwen3-8b.gguf --model qwen3-8b/ --rows 8b
 
 --gguf is the model that the peer runs (`plait make-model --shape qwen3-0.6b --format gguf`),
---model
-the same shape as a directory for plait (made when absent). For every row both programs run in turn,
-`--rounds` times; each keeps its best, the peer the better of flash attention on and off. Prints a
-line a row: plait, the peer, the ratio, and the goal of docs/serving.md. Needs an idle machine and
-nothing but Python.
+--model the same shape as a directory for plait (made when absent). For every row both programs run
+in turn, `--rounds` times; each keeps its best, the peer the better of flash attention on and off.
+Prints a line a row: plait, the peer, the ratio, and the goal of docs/serving.md. Needs an idle
+machine and nothing but Python.
 """
 
 import argparse

@@ -12,13 +12,19 @@
 
 namespace plait {
 
-// How the elements of a packed weight are kept. kInt8 is symmetric with one f32 scale per output
-// channel (row of W): w = scale * q, q in [-127, 127].
+// How the elements of a packed weight are kept. kInt8: w = scale * q + zero with an 8-bit integer
+// q, and an f16 scale and zero for every kInt8Group elements of a row of W (output channel). One
+// scale a row would change twice as many tokens (docs/serving.md); a zero also keeps weights that
+// were quantised to 16 levels before (GGUF's Q4_1) as they are.
 enum class WeightFormat : uint8_t { kF32, kBF16, kInt8 };
 
-// 4, 2, 1.
-constexpr int64_t weight_format_size(WeightFormat format) {
-  return format == WeightFormat::kF32 ? 4 : format == WeightFormat::kBF16 ? 2 : 1;
+constexpr int64_t kInt8Group = 32;
+
+// 4, 2, and with its share of scale and zero 1.125.
+constexpr double weight_format_size(WeightFormat format) {
+  return format == WeightFormat::kF32    ? 4
+         : format == WeightFormat::kBF16 ? 2
+                                         : 1 + 4.0 / kInt8Group;
 }
 
 // A Linear weight W[n, k] (c = a W^T) in the backend's own order, one block of
@@ -49,8 +55,8 @@ struct PackWeightArgs {
 // kF32 and kBF16: f32 products and sums; bf16 `a` against kBF16 may use the CPU's bf16 dot product
 // instead (same order for every m on one machine, but other bits than on another). f32 `a` against
 // kBF16 equals f32 `a` against the same values kept as kF32 bit for bit: f32 inference of a bf16
-// model needs no f32 copy. kInt8: each row of `a` is scaled to integers of at least 11 bits, the
-// integer sum is exact.
+// model needs no f32 copy. kInt8: each row of `a` is scaled to 16-bit integers; the sums over
+// groups are exact, and are added in f32.
 struct MatmulPackedArgs {
   DevicePtr a;       // f32 or bf16
   DevicePtr packed;  // see PackWeightArgs

@@ -248,9 +248,9 @@ int64_t decoder_weight_bytes(const ModelConfig& config, const Layout& layout, We
                         : spec.section == Section::kEmbedding ? first || tied_head
                                                               : last;
       const bool matrix = spec.shape.size() > 1;
-      bytes += here ? tp_shard(spec, layout.tp, 0).count() *
-                          (matrix ? weight_format_size(format) : dtype_size(DType::kF32))
-                    : 0;
+      const double size = weight_format_size(matrix ? format : WeightFormat::kF32);
+      const int64_t count = here ? tp_shard(spec, layout.tp, 0).count() : 0;
+      bytes += static_cast<int64_t>(static_cast<double>(count) * size);
     }
     largest = std::max(largest, bytes);
   }

@@ -132,7 +132,7 @@ Expected expected_product(const PackedWeight& weight, int64_t m, const Floats& a
       }
       double limit = size * 1e-6;
       if (weight.format == WeightFormat::kInt8) {
-        limit += largest_w / 254 * sum_a + largest_a / 2048 * sum_w;
+        limit += largest_w / 252 * sum_a + largest_a / 65534 * sum_w;
       }
       result.values.push_back(static_cast<float>(sum));
       result.limits.push_back(static_cast<float>(limit));
@@ -230,6 +230,33 @@ TEST_P(ServeKernels, ProductEqualsThePlainOne) {
   }
 }
 
+// Weights of 16 levels in groups of 32, as GGUF files have them, are kept as they are; so are
+// groups of one value.
+TEST_P(ServeKernels, Int8KeepsFewLevels) {
+  const int64_t k = 96;
+  const PackedWeight weight{20, k, WeightFormat::kInt8};
+  Floats w;
+  for (int64_t i = 0; i < 20 * k; ++i) {
+    const int64_t group = i / kInt8Group;
+    const auto level = static_cast<float>(i % kInt8Group * 7 % 16);
+    w.push_back(group % 5 == 4 ? 0.125F : 0.5F * level * static_cast<float>(group % 3 + 1) - 3);
+  }
+  const auto packed = pack(weight, w, {{0, 20}});
+  std::vector<int32_t> ids(20);
+  std::iota(ids.begin(), ids.end(), 0);
+  const Tensor id_tensor = upload_ids(device(), ids);
+  const Tensor out = empty({20, k}, DType::kF32);
+  kernels().embedding_packed(stream(), {.ids = id_tensor.ptr(),
+                                        .packed = packed->ptr(),
+                                        .out = out.ptr(),
+                                        .weight = weight,
+                                        .rows = 20});
+  const Floats values = download(device(), out);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(values[i], w[i], 0.01) << i;  // half a step of other weights would be 0.04
+  }
+}
+
 TEST_P(ServeKernels, Int8ProductOfExtremes) {
   // All of one sign and size: the sum is as large as it gets. Then values that are not finite.
   const int64_t k = 4096;
@@ -238,8 +265,16 @@ TEST_P(ServeKernels, Int8ProductOfExtremes) {
   std::fill_n(a.begin() + 1 * (k + 3), k, 0.0F);
   a[index(2 * (k + 3) + 5)] = std::numeric_limits<float>::infinity();
   a[index(3 * (k + 3) + 7)] = std::numeric_limits<float>::quiet_NaN();
-  const Floats c = multiply({weight, 4}, a, Floats(index(16 * k), -2.0F), Floats(4 * 18));
-  EXPECT_NEAR(c[0], -6.0F * 4096, 1e-2);
+  // -2 and 1.984375 in turn: -128 and 127 of scale 1/64, which has no rounding.
+  Floats w(index(16 * k), -2.0F);
+  for (size_t i = 0; i < w.size(); i += 2) {
+    w[i] = 127.0F / 64;
+  }
+  for (int64_t i = 1; i < k; i += 2) {
+    a[index(i)] = -3.0F;
+  }
+  const Floats c = multiply({weight, 4}, a, w, Floats(4 * 18));
+  EXPECT_NEAR(c[0], 3 * (2 + 127.0F / 64) * 2048, 1e-2);
   EXPECT_EQ(c[18], 0);
   EXPECT_TRUE(std::isnan(c[36]));
   EXPECT_TRUE(std::isnan(c[54]));

@@ -7,19 +7,29 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "device/serve_kernels.h"
 
 namespace plait::cpu::serve {
+
+constexpr int64_t kPanel = 16;  // see layout.h
+
+// A group of depths of an int8 panel: the elements, then the f16 scales of the lanes and their f16
+// zeros.
+constexpr int64_t kInt8GroupElements = kInt8Group * kPanel;
+constexpr int64_t kInt8GroupBytes = kInt8GroupElements + kPanel * 4;
+// The same group of a row of `a`: int16 elements, then their sum as f32.
+constexpr int64_t kInt8RowGroupBytes = kInt8Group * 2 + 4;
 
 // How the elements of a product are multiplied. A row of `a` is stored accordingly.
 enum class Arithmetic : uint8_t {
   kF32,        // f32 weights; a: f32
   kBf16,       // bf16 weights, made f32 on the way; a: f32
   kBf16Pairs,  // bf16 weights; a: bf16; the CPU's dot product of pairs
-  kInt8,       // int8 weights; a: int16; exact sums in 32 bits
+  kInt8,       // int8 weights; a: int16; exact sums of a group in 32 bits
 };
 
 // c for `m` rows and `panel_count` panels of columns, over `steps` steps of depth (a step is one
-// depth for kF32 and two for the others).
+// depth for kF32 and two for the others; kInt8: whole groups).
 struct ProductBlock {
   Arithmetic arithmetic = Arithmetic::kF32;
   const char* a = nullptr;
@@ -29,7 +39,7 @@ struct ProductBlock {
   int64_t panel_stride = 0;  // in bytes
   int64_t panel_count = 0;
   int64_t steps = 0;
-  // The sums so far (f32, or i32 for kInt8); unused when the block covers the whole depth.
+  // The sums so far; unused when the block covers the whole depth.
   float* partial = nullptr;
   int64_t partial_stride = 0;
   bool first = true, last = true;
@@ -40,18 +50,17 @@ struct ProductBlock {
   DType c_dtype = DType::kF32;
   bool add_c = false;
   const float* bias = nullptr;      // of the first column; or null
-  const float* a_scales = nullptr;  // kInt8: of the rows
-  const float* w_scales = nullptr;  // kInt8: of the columns
+  const float* a_scales = nullptr;  // kInt8: of the rows; else null
 };
 
 // Turns a row of `a` of type `dtype` into what the arithmetic wants: `padded` elements, zeros
-// beyond k. Returns the scale for kInt8 (see activation_limit()), else 1.
+// beyond k. Returns the scale for kInt8, else 1.
 struct ActivationRow {
   Arithmetic arithmetic = Arithmetic::kF32;
   const void* source = nullptr;
   DType dtype = DType::kF32;
   int64_t k = 0, padded = 0;
-  float limit = 0;
+  float limit = 0;  // kInt8: the largest integer
   void* out = nullptr;
 };
 

@@ -8,32 +8,44 @@
 #include <cstdint>
 
 #include "base/round_up.h"
+#include "device/cpu/serve/isa.h"
 #include "device/serve_kernels.h"
 
 namespace plait::cpu::serve {
 
-constexpr int64_t kPanel = 16;
-
 // Index of an element within its panel.
 template <typename T>
 constexpr int64_t panel_index(int64_t depth, int64_t lane) {
-  return sizeof(T) == 4 ? depth * kPanel + lane : (depth / 2 * kPanel + lane) * 2 + depth % 2;
+  if constexpr (sizeof(T) == 4) {
+    return depth * kPanel + lane;
+  } else if constexpr (sizeof(T) == 2) {
+    return (depth / 2 * kPanel + lane) * 2 + depth % 2;
+  } else {
+    return depth / kInt8Group * kInt8GroupBytes + (depth % kInt8Group / 2 * kPanel + lane) * 2 +
+           depth % 2;
+  }
 }
 
-// A packed weight is divide_up(n, kPanel) panels (lane: row of W, depth: k) and, for kInt8, the f32
-// scales of all lanes behind them. Padding is zero.
+// A packed weight is divide_up(n, kPanel) panels (lane: row of W, depth: k). Padding is zero.
 inline int64_t packed_depth(const PackedWeight& weight) {
-  return weight.format == WeightFormat::kF32 ? weight.k : round_up(weight.k, 2);
+  switch (weight.format) {
+    case WeightFormat::kF32:
+      return weight.k;
+    case WeightFormat::kBF16:
+      return round_up(weight.k, 2);
+    case WeightFormat::kInt8:
+      return round_up(weight.k, kInt8Group);
+  }
+  return 0;
 }
 inline int64_t panel_bytes(const PackedWeight& weight) {
-  return packed_depth(weight) * kPanel * weight_format_size(weight.format);
-}
-inline int64_t scales_offset(const PackedWeight& weight) {
-  return round_up(divide_up(weight.n, kPanel) * panel_bytes(weight), 64);
+  const int64_t depth = packed_depth(weight);
+  return weight.format == WeightFormat::kInt8  ? depth / kInt8Group * kInt8GroupBytes
+         : weight.format == WeightFormat::kF32 ? depth * kPanel * 4
+                                               : depth * kPanel * 2;
 }
 inline int64_t packed_bytes(const PackedWeight& weight) {
-  const int64_t scales = weight.format == WeightFormat::kInt8 ? round_up(weight.n, kPanel) * 4 : 0;
-  return scales_offset(weight) + scales;
+  return divide_up(weight.n, kPanel) * panel_bytes(weight);
 }
 
 // A cache block holds, kv head by kv head, K as one panel (lane: token, depth: dim) and V as
@@ -53,11 +65,8 @@ inline int64_t kv_block_bytes(const KvLayout& layout) {
 }
 static_assert(kKvBlockTokens == kPanel);
 
-// The largest integer that a row of `a` is scaled to against int8 weights: the sum over k of
-// 127 * limit fits in 31 bits.
-inline int64_t activation_limit(int64_t k) {
-  const int64_t fits = 0x7fffffff / (127 * (k > 0 ? k : 1));
-  return fits < 32767 ? fits : 32767;
-}
+// The largest integer that a row of `a` is scaled to against int8 weights.
+constexpr int64_t kActivationLimit = 32767;
+static_assert(kInt8Group * 128 * kActivationLimit <= 0x7fffffff);
 
 }  // namespace plait::cpu::serve

@@ -16,6 +16,7 @@ constexpr int64_t kFewElements = 96 * 1024;
 // Beyond, blocks of rows and depths that the third level delivers fast enough.
 constexpr int64_t kBlockRows = 264;
 constexpr int64_t kBlockDepth = 1024;
+static_assert(kBlockDepth % kInt8Group == 0);
 constexpr int64_t kBlockPanels = 8;
 // Weights that are worth a task.
 constexpr int64_t kTaskBytes = int64_t{128} << 10;
@@ -31,7 +32,6 @@ struct Product {
   int64_t row_bytes;  // of `a` as it is read
   const char* a;
   const float* a_scales;
-  const float* w_scales;
 };
 
 Arithmetic arithmetic_of(const IsaKernels& isa, const MatmulPackedArgs& args) {
@@ -45,6 +45,18 @@ Arithmetic arithmetic_of(const IsaKernels& isa, const MatmulPackedArgs& args) {
       return Arithmetic::kInt8;
   }
   return Arithmetic::kF32;
+}
+
+// Bytes of the first `depth` elements of a row of `a` as it is read.
+int64_t row_bytes_of(Arithmetic arithmetic, int64_t depth) {
+  switch (arithmetic) {
+    case Arithmetic::kInt8:
+      return depth / kInt8Group * kInt8RowGroupBytes;
+    case Arithmetic::kBf16Pairs:
+      return depth * 2;
+    default:
+      return depth * 4;
+  }
 }
 
 // Columns and rows of one task; the rest of the block is the product's.
@@ -65,7 +77,6 @@ ProductBlock block_of(const Product& product, int64_t row, int64_t rows, int64_t
   block.add_c = args.accumulate;
   block.bias = args.bias ? args.bias.as<float>() + col : nullptr;
   block.a_scales = product.a_scales == nullptr ? nullptr : product.a_scales + row;
-  block.w_scales = product.w_scales == nullptr ? nullptr : product.w_scales + col;
   return block;
 }
 
@@ -93,14 +104,11 @@ void multiply_block(const Product& product, int64_t row, int64_t rows, int64_t p
   block.partial = fast::thread_scratch().floats(rows * kBlockPanels * kPanel);
   block.partial_stride = kBlockPanels * kPanel;
   const int64_t depth_bytes = panel_bytes(weight) / product.depth;
-  const int64_t a_bytes =
-      product.arithmetic == Arithmetic::kInt8 || product.arithmetic == Arithmetic::kBf16Pairs ? 2
-                                                                                              : 4;
   const char* a = block.a;
   const char* panels = block.panels;
   for (int64_t depth = 0; depth < product.depth; depth += kBlockDepth) {
     const int64_t count = std::min(kBlockDepth, product.depth - depth);
-    block.a = a + depth * a_bytes;
+    block.a = a + row_bytes_of(product.arithmetic, depth);
     block.panels = panels + depth * depth_bytes;
     block.steps = steps_of(product, count);
     block.first = depth == 0;
@@ -126,9 +134,7 @@ void multiply_many_rows(const Product& product, ThreadPool& pool) {
 // `a` as the arithmetic wants it, in memory that the calling thread keeps for the next call.
 void prepare_rows(Product& product, ThreadPool& pool) {
   const MatmulPackedArgs& args = product.args;
-  const bool narrow =
-      product.arithmetic == Arithmetic::kInt8 || product.arithmetic == Arithmetic::kBf16Pairs;
-  const DType wanted = narrow ? DType::kBF16 : DType::kF32;
+  const DType wanted = product.arithmetic == Arithmetic::kBf16Pairs ? DType::kBF16 : DType::kF32;
   if (product.arithmetic != Arithmetic::kInt8 && args.a_dtype == wanted &&
       product.depth == args.weight.k) {
     product.a = args.a.as<char>();
@@ -137,7 +143,7 @@ void prepare_rows(Product& product, ThreadPool& pool) {
   }
   static thread_local fast::Scratch scratch;
   // One line more a row: rows a large power of two apart would fall into the same cache set.
-  product.row_bytes = round_up(product.depth * dtype_size(wanted), 64) + 64;
+  product.row_bytes = round_up(row_bytes_of(product.arithmetic, product.depth), 64) + 64;
   float* scales = scratch.floats(round_up(args.m, 16) + args.m * product.row_bytes / 4);
   char* rows = reinterpret_cast<char*>(scales + round_up(args.m, 16));
   pool.parallel_for(
@@ -149,7 +155,7 @@ void prepare_rows(Product& product, ThreadPool& pool) {
           row.dtype = args.a_dtype;
           row.k = args.weight.k;
           row.padded = product.depth;
-          row.limit = static_cast<float>(activation_limit(args.weight.k));
+          row.limit = static_cast<float>(kActivationLimit);
           row.out = rows + r * product.row_bytes;
           scales[r] = product.isa.activations(row);
         }
@@ -157,7 +163,6 @@ void prepare_rows(Product& product, ThreadPool& pool) {
   product.a = rows;
   if (product.arithmetic == Arithmetic::kInt8) {
     product.a_scales = scales;
-    product.w_scales = (args.packed + scales_offset(args.weight)).as<float>();
   }
 }
 
@@ -170,8 +175,7 @@ void matmul_packed_with(const IsaKernels& isa, const MatmulPackedArgs& args, Thr
                   .depth = packed_depth(args.weight),
                   .row_bytes = 0,
                   .a = nullptr,
-                  .a_scales = nullptr,
-                  .w_scales = nullptr};
+                  .a_scales = nullptr};
   prepare_rows(product, pool);
   if (args.m == 1 || args.m * product.depth <= kFewElements) {
     multiply_few_rows(product, pool);

@@ -29,29 +29,67 @@ W* panel_of(const PackedWeight& weight, DevicePtr packed, int64_t row) {
   return (packed + row / kPanel * panel_bytes(weight)).as<W>();
 }
 
-float* scales_of(const PackedWeight& weight, DevicePtr packed) {
-  return (packed + scales_offset(weight)).as<float>();
+// The group of a panel that holds `depth`.
+struct Int8GroupView {
+  int8_t* elements;
+  Float16* scales;  // of the lanes
+  Float16* zeros;
+};
+
+Int8GroupView int8_group(int8_t* panel, int64_t depth) {
+  int8_t* group = panel + depth / kInt8Group * kInt8GroupBytes;
+  auto* scales = reinterpret_cast<Float16*>(group + kInt8GroupElements);
+  return {group, scales, scales + kPanel};
 }
 
-// The scale that makes the largest element 127. Rows of nothing but tiny values become zeros.
+float clamp_to_f16(float x) {
+  return std::clamp(x, -65504.0F, 65504.0F);
+}
+
+// One group of a row: the smallest element becomes -128, the largest 127, but for the rounding of
+// scale and zero.
 template <typename T>
-float int8_scale(const T* row, int64_t k) {
-  float largest = 0;
-  for (int64_t i = 0; i < k; ++i) {
-    largest = std::max(largest, std::abs(to_float(row[i])));
+void pack_group(int8_t* panel, int64_t lane, const T* row, int64_t depth, int64_t count) {
+  float low = to_float(row[depth]);
+  float high = low;
+  for (int64_t i = 1; i < count; ++i) {
+    low = std::min(low, to_float(row[depth + i]));
+    high = std::max(high, to_float(row[depth + i]));
   }
-  return largest < 1e-30F ? 0 : largest / 127;
-}
-
-// An element as it is kept; `inverse` is 1 / scale for int8.
-template <typename W, typename T>
-W packed_element(T x, float inverse) {
-  if constexpr (sizeof(W) == 1) {
+  const Int8GroupView group = int8_group(panel, depth);
+  const auto scale = from_float<Float16>(clamp_to_f16((high - low) / 255));
+  const float step = to_float(scale);
+  const auto zero = from_float<Float16>(clamp_to_f16(low + 128 * step));
+  const float inverse = step > 0 ? 1 / step : 0;
+  group.scales[lane] = scale;
+  group.zeros[lane] = zero;
+  for (int64_t i = 0; i < kInt8Group; ++i) {
     // Adding 1.5 * 2^23 rounds to an integer.
     constexpr float kShift = 12582912.0F;
-    const float rounded = to_float(x) * inverse + kShift - kShift;
-    return static_cast<W>(std::clamp(rounded, -127.0F, 127.0F));
-  } else if constexpr (std::is_same_v<T, W>) {
+    const float scaled =
+        i < count ? (to_float(row[depth + i]) - to_float(zero)) * inverse + kShift - kShift : 0;
+    panel[panel_index<int8_t>(depth + i, lane)] =
+        static_cast<int8_t>(std::clamp(scaled, -128.0F, 127.0F));
+  }
+}
+
+// `lanes` rows from `row`, all of one panel.
+template <typename T>
+void pack_rows(const PackWeightArgs& args, int64_t row, int64_t lanes, const T* source,
+               int8_t /*type*/) {
+  const PackedWeight& weight = args.weight;
+  auto* panel = panel_of<int8_t>(weight, args.packed, row);
+  for (int64_t d = 0; d < weight.k; d += kInt8Group) {
+    for (int64_t i = 0; i < lanes; ++i) {
+      pack_group(panel, row % kPanel + i, source + i * args.source_stride, d,
+                 std::min(kInt8Group, weight.k - d));
+    }
+  }
+}
+
+template <typename W, typename T>
+W packed_element(T x) {
+  if constexpr (std::is_same_v<T, W>) {
     return x;
   } else {
     return from_float<W>(to_float(x));
@@ -59,51 +97,19 @@ W packed_element(T x, float inverse) {
 }
 
 template <typename T, typename W>
-float inverse_scale(const PackWeightArgs& args, int64_t row, const T* source) {
-  if constexpr (sizeof(W) > 1) {
-    return 1;
-  } else {
-    const float scale = int8_scale(source, args.weight.k);
-    scales_of(args.weight, args.packed)[row] = scale;
-    return scale > 0 ? 1 / scale : 0;
-  }
-}
-
-template <typename T, typename W>
-void pack_row(const PackWeightArgs& args, int64_t row, const T* source) {
-  const PackedWeight& weight = args.weight;
-  W* panel = panel_of<W>(weight, args.packed, row);
-  const int64_t lane = row % kPanel;
-  const float inverse = inverse_scale<T, W>(args, row, source);
-  for (int64_t d = 0; d < weight.k; ++d) {
-    panel[panel_index<W>(d, lane)] = packed_element<W>(source[d], inverse);
-  }
-  for (int64_t d = weight.k; d < packed_depth(weight); ++d) {
-    panel[panel_index<W>(d, lane)] = W{};
-  }
-}
-
-// kPanel rows at once, which write the panel in order.
-template <typename T, typename W>
-void pack_panel(const PackWeightArgs& args, int64_t row, const T* source) {
+void pack_rows(const PackWeightArgs& args, int64_t row, int64_t lanes, const T* source,
+               W /*type*/) {
   const PackedWeight& weight = args.weight;
   constexpr int64_t kDepths = sizeof(W) == 4 ? 1 : 2;
   W* panel = panel_of<W>(weight, args.packed, row);
-  float inverse[kPanel];
-  for (int64_t lane = 0; lane < kPanel; ++lane) {
-    inverse[lane] = inverse_scale<T, W>(args, row + lane, source + lane * args.source_stride);
-  }
-  int64_t d = 0;
-  for (; d + kDepths <= weight.k; d += kDepths) {
-    for (int64_t lane = 0; lane < kPanel; ++lane) {
+  for (int64_t d = 0; d < packed_depth(weight); d += kDepths) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      W* out = panel + panel_index<W>(d, row % kPanel + lane);
       for (int64_t i = 0; i < kDepths; ++i) {
-        *panel++ = packed_element<W>(source[lane * args.source_stride + d + i], inverse[lane]);
+        out[i] =
+            d + i < weight.k ? packed_element<W>(source[lane * args.source_stride + d + i]) : W{};
       }
     }
-  }
-  for (int64_t lane = 0; d < weight.k && lane < kPanel; ++lane) {
-    *panel++ = packed_element<W>(source[lane * args.source_stride + d], inverse[lane]);
-    *panel++ = W{};
   }
 }
 
@@ -115,9 +121,10 @@ void fill_padding(const PackWeightArgs& args) {
     W* panel = panel_of<W>(weight, args.packed, row);
     for (int64_t d = 0; d < packed_depth(weight); ++d) {
       panel[panel_index<W>(d, row % kPanel)] = W{};
-    }
-    if constexpr (sizeof(W) == 1) {
-      scales_of(weight, args.packed)[row] = 0;
+      if constexpr (sizeof(W) == 1) {
+        const Int8GroupView group = int8_group(panel, d);
+        group.scales[row % kPanel] = group.zeros[row % kPanel] = Float16{};
+      }
     }
   }
 }
@@ -141,7 +148,7 @@ Activations activations_of(const MatmulPackedArgs& args, int64_t row) {
     largest = std::max(largest, std::abs(result.values.back()));
   }
   if (args.weight.format == WeightFormat::kInt8) {
-    const auto limit = static_cast<float>(activation_limit(args.weight.k));
+    const auto limit = static_cast<float>(kActivationLimit);
     result.scale = finite ? largest / limit : std::numeric_limits<float>::quiet_NaN();
     const float inverse = finite && largest >= 1e-30F ? limit / largest : 0;
     for (const float x : result.values) {
@@ -156,14 +163,23 @@ Activations activations_of(const MatmulPackedArgs& args, int64_t row) {
 
 template <typename W>
 float product(const MatmulPackedArgs& args, const Activations& a, int64_t col) {
-  const W* panel = panel_of<W>(args.weight, args.packed, col);
+  W* panel = panel_of<W>(args.weight, args.packed, col);
   const int64_t lane = col % kPanel;
   if constexpr (sizeof(W) == 1) {
-    int32_t sum = 0;
-    for (int64_t d = 0; d < args.weight.k; ++d) {
-      sum += a.integers[static_cast<size_t>(d)] * panel[panel_index<W>(d, lane)];
+    float total = 0;
+    for (int64_t d = 0; d < args.weight.k; d += kInt8Group) {
+      int32_t sum = 0;
+      int32_t sum_a = 0;
+      for (int64_t i = d; i < std::min(d + kInt8Group, args.weight.k); ++i) {
+        const int32_t x = a.integers[static_cast<size_t>(i)];
+        sum += x * panel[panel_index<W>(i, lane)];
+        sum_a += x;
+      }
+      const Int8GroupView group = int8_group(panel, d);
+      total = std::fma(static_cast<float>(sum), to_float(group.scales[lane]), total);
+      total = std::fma(static_cast<float>(sum_a), to_float(group.zeros[lane]), total);
     }
-    return static_cast<float>(sum) * (a.scale * scales_of(args.weight, args.packed)[col]);
+    return total * a.scale;
   } else {
     float sum = 0;
     for (int64_t d = 0; d < args.weight.k; ++d) {
@@ -198,13 +214,9 @@ void pack_weight(const PackWeightArgs& args, ThreadPool& pool) {
         for (int64_t r = begin; r < end;) {
           const int64_t row = args.row_begin + r;
           const T* source = args.source.as<T>() + r * args.source_stride;
-          if (row % kPanel == 0 && r + kPanel <= end) {
-            pack_panel<T, W>(args, row, source);
-            r += kPanel;
-          } else {
-            pack_row<T, W>(args, row, source);
-            ++r;
-          }
+          const int64_t lanes = std::min(kPanel - row % kPanel, end - r);
+          pack_rows<T>(args, row, lanes, source, W{});
+          r += lanes;
         }
       });
       if (args.row_begin + args.rows == args.weight.n) {
@@ -237,11 +249,14 @@ void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
           std::fill_n(out, args.weight.k, C{});
           continue;
         }
-        const W* panel = panel_of<W>(args.weight, args.packed, id);
+        W* panel = panel_of<W>(args.weight, args.packed, id);
         for (int64_t d = 0; d < args.weight.k; ++d) {
           const W w = panel[panel_index<W>(d, id % kPanel)];
           if constexpr (sizeof(W) == 1) {
-            out[d] = from_float<C>(static_cast<float>(w) * scales_of(args.weight, args.packed)[id]);
+            const Int8GroupView group = int8_group(panel, d);
+            const int64_t lane = id % kPanel;
+            out[d] = from_float<C>(static_cast<float>(w) * to_float(group.scales[lane]) +
+                                   to_float(group.zeros[lane]));
           } else {
             out[d] = from_float<C>(to_float(w));
           }
