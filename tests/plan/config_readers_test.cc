@@ -122,6 +122,32 @@ TEST(DeepSpeed, ALaunchWithAHereDocument) {
   EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
 }
 
+// A number in the file that differs from the program's flag: HF's Trainer refuses to start.
+TEST(DeepSpeed, ALaunchThatContradictsItsConfiguration) {
+  const auto launch = [](const std::string& steps, const std::string& flags) {
+    return check(
+        "cat <<EOF > ds.json\n{\n\"zero_optimization\": {\"stage\": 2},\n"
+        "\"gradient_accumulation_steps\": " +
+            steps +
+            ",\n\"train_micro_batch_size_per_gpu\": 2\n}\nEOF\n"
+            "deepspeed --num_gpus 8 finetune.py --deepspeed ds.json "
+            "--per_device_train_batch_size 2" +
+            flags + "\n",
+        "run.sh");
+  };
+  const CheckReport right = launch("4", " --gradient_accumulation_steps 4");
+  EXPECT_TRUE(right.problems.empty());
+  EXPECT_EQ(right.job.batch.global_batch_size, 64);
+  const CheckReport filled = launch("\"auto\"", " --gradient_accumulation_steps 8");
+  EXPECT_TRUE(filled.problems.empty());
+  EXPECT_EQ(filled.job.batch.global_batch_size, 128);
+  const CheckReport wrong = launch("4", " --gradient_accumulation_steps 8");
+  const CheckProblem* problem = find(wrong, "gradient_accumulation_steps");
+  ASSERT_NE(problem, nullptr);
+  EXPECT_EQ(problem->where.text(), "run.sh:4");
+  EXPECT_NE(problem->rule.find("--gradient_accumulation_steps 8"), std::string::npos);
+}
+
 TEST(DeepSpeed, LinesOfKeys) {
   const std::string text = "{\n \"a\": \"stage\",\n \"z\": {\n  \"stage\": 3\n }\n}";
   EXPECT_EQ(json_key_line(text, "z.stage"), 4);

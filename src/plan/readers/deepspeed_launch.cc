@@ -105,6 +105,7 @@ ReadJob read_deepspeed_launch(const Launch& launch, const ShellScript& script,
                                  "max_length", "max_len", "seq_length"}));
   reader.set_micro_batch(
       find_size(launch, script.origin, {"per_device_train_batch_size", "micro_train_batch_size"}));
+  reader.set_accumulation(find_size(launch, script.origin, {"gradient_accumulation_steps"}));
   ShellWord joined;
   for (const std::string_view flag : {"model_name_or_path", "model_path", "pretrain", "model"}) {
     const ShellWord* word = find_value(launch, flag, joined);

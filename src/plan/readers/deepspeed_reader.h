@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -23,6 +24,7 @@ class DeepSpeedReader {
   void set_model(std::string model) { model_ = std::move(model); }
   void set_sequence(int64_t tokens) { seq_ = tokens; }
   void set_micro_batch(int64_t rows) { launch_micro_ = rows; }
+  void set_accumulation(int64_t steps) { launch_steps_ = steps; }
 
   // An unknown key is listed, with a known one that looks alike.
   void unknown(const std::string& path, const std::string& nearest);
@@ -35,6 +37,8 @@ class DeepSpeedReader {
   void read_precision(const Json& root);
   void settle_world();
   void settle_batch();
+  void match_launch(const char* key, std::string_view flag, int64_t launched,
+                    std::optional<int64_t>& value);
   void settle_model();
   void settle_buckets();
   std::optional<int64_t> size(const Json& object, const char* key, const std::string& path,
@@ -52,7 +56,7 @@ class DeepSpeedReader {
   std::optional<int64_t> batch_, micro_, steps_;
   std::vector<std::string> autos_;
   int64_t launched_ = 0;
-  int64_t launch_micro_ = 0;
+  int64_t launch_micro_ = 0, launch_steps_ = 0;
   std::string model_;
   int64_t seq_ = 0;
   bool auto_buckets_ = false;

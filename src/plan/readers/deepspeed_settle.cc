@@ -36,15 +36,33 @@ void DeepSpeedReader::settle_world() {
   job.layout.dp = static_cast<int>(std::max<int64_t>(out_.world_size / model_parallel, 1));
 }
 
+// HF's Trainer fills "auto" from its own flags, and does not start where a number differs from
+// them.
+void DeepSpeedReader::match_launch(const char* key, std::string_view flag, int64_t launched,
+                                   std::optional<int64_t>& value) {
+  if (launched == 0) {
+    return;
+  }
+  if (value && *value != launched) {
+    problem(key, std::to_string(*value),
+            fmt::format("differs from {} {}; HF's Trainer does not start then", flag, launched),
+            fmt::format("\"auto\" or {}", launched),
+            "transformers src/transformers/integrations/deepspeed.py, trainer_config_process");
+  }
+  value = launched;
+}
+
 // train_batch = micro * accumulation * dp; two of the three give the third.
 void DeepSpeedReader::settle_batch() {
   BatchConfig& batch = out_.job.batch;
   const int64_t dp = out_.job.layout.dp;
   if (!micro_ && options_.micro_batch_size > 0) {
     micro_ = options_.micro_batch_size;
-  } else if (!micro_ && launch_micro_ > 0) {
-    micro_ = launch_micro_;
   }
+  match_launch("train_micro_batch_size_per_gpu", "--per_device_train_batch_size", launch_micro_,
+               micro_);
+  match_launch("gradient_accumulation_steps", "--gradient_accumulation_steps", launch_steps_,
+               steps_);
   if (batch_ && !micro_ && steps_ && *batch_ % (*steps_ * dp) == 0) {
     micro_ = *batch_ / (*steps_ * dp);
   } else if (batch_ && !micro_ && !steps_ && *batch_ % dp == 0) {
