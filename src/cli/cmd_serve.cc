@@ -163,18 +163,22 @@ void log_lines(const std::string& text) {
   }
 }
 
-// Ends the process with status 3 unless it is destroyed within the limit: a rank that hangs would
-// keep the engine from ending for ever.
+// Ends the process unless it is destroyed within the limit: a rank that hangs, or still loads,
+// would keep the engine from ending.
 class EndGuard {
  public:
-  explicit EndGuard(double limit_s) {
-    thread_ = std::thread([this, limit_s] {
+  struct Options {
+    double limit_s = 0;
+    int status = 0;
+  };
+  explicit EndGuard(const Options& options) {
+    thread_ = std::thread([this, options] {
       std::unique_lock lock(mutex_);
-      if (!ended_.wait_for(lock, std::chrono::duration<double>(limit_s),
+      if (!ended_.wait_for(lock, std::chrono::duration<double>(options.limit_s),
                            [this] { return done_; })) {
         log_error(-1, "the ranks do not end: ending without them");
         std::fflush(nullptr);
-        _exit(exit_code(ErrorCode::kUnavailable));
+        _exit(options.status);
       }
     });
   }
@@ -217,7 +221,9 @@ class Service {
   ~Service() {
     server_.stop(kFlushS);
     api_.stop();
-    const EndGuard guard(engine_->stats().failure.empty() ? kJoinS : kFailedJoinS);
+    const bool failed = !engine_->stats().failure.empty();
+    const EndGuard guard({.limit_s = failed ? kFailedJoinS : kJoinS,
+                          .status = failed ? exit_code(ErrorCode::kUnavailable) : 0});
     engine_.reset();
   }
   Service(const Service&) = delete;

@@ -13,7 +13,11 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{1} << 30;
 constexpr int kFirstTests = 1000;
 constexpr double kSpinS = 2e-3;
-constexpr useconds_t kSleepUs = 50;
+// A sleep takes this part of the time waited so far, within these limits: what waits long, as the
+// ranks of an idle server do, costs no core.
+constexpr double kSleepPart = 0.02;
+constexpr double kSleepUs = 50;
+constexpr double kLongestSleepUs = 1000;
 
 }  // namespace
 
@@ -89,7 +93,8 @@ MpiWaitResult MpiRequests::wait(const MpiWait& options) {
       return MpiWaitResult::kDeadline;
     }
     if (!options.may_spin || elapsed_s > kSpinS) {
-      usleep(kSleepUs);
+      usleep(static_cast<useconds_t>(
+          std::clamp(elapsed_s * 1e6 * kSleepPart, kSleepUs, kLongestSleepUs)));
     }
   }
 }
