@@ -1,6 +1,6 @@
 // Loops all_reduce under mpirun until something happens to it: fault_driver DEADLINE_S RUN_DIR
 // MODE. Prints "pid RANK PID" on stdout when the loop runs. MODE: "loop"; "wedge", "throw",
-// "check", "abort": rank 1 stops calling, throws, breaks an invariant, or ends the job after 20
+// "check", "abort": rank 1 stops calling, throws, breaks an invariant, or ends the job after 21
 // rounds.
 #include <signal.h>
 #include <unistd.h>
@@ -51,9 +51,10 @@ void loop(World& world, const std::string& mode) {
     if (round == 20) {
       std::printf("pid %d %d\n", world.rank(), getpid());
       std::fflush(stdout);
-      if (world.rank() == 1 && !misbehave(world, mode)) {
-        return;
-      }
+    }
+    // Round 20 ended only after every rank had printed.
+    if (round == 21 && world.rank() == 1 && !misbehave(world, mode)) {
+      return;
     }
     group->all_reduce({buffer.ptr(), 100000, DType::kF32, ReduceOp::kSum, round % 2 == 1}).wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

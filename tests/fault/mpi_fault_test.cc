@@ -266,7 +266,7 @@ TEST(WedgedRank, IsNamedByTheDeadlineError) {
   job.await_pids();
   EXPECT_GT(job.await_end(30), 0) << job.output();
   EXPECT_GT(job.count("waited 2.0 s, the limit, for rank 1 (which is between operations (last: "
-                      "all_reduce, sequence 20, of group dp))"),
+                      "all_reduce, sequence 21, of group dp))"),
             0)
       << job.output();
 }
