@@ -26,6 +26,8 @@ void fuzz_profile_json(std::span<const std::byte> input);
 
 // A log, packed or not, or a flight record.
 void fuzz_doctor_log(std::span<const std::byte> input);
+void fuzz_doctor_rules(std::span<const std::byte> input);  // a rule file of the user's
+void fuzz_doctor_env(std::span<const std::byte> input);    // a recording of doctor env
 
 void fuzz_gguf(std::span<const std::byte> input);
 void fuzz_tokenizer(std::span<const std::byte> input);      // tokenizer.json
@@ -47,6 +49,8 @@ inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
                                               {"profile_csv", fuzz_profile_csv},
                                               {"profile_json", fuzz_profile_json},
                                               {"doctor_log", fuzz_doctor_log},
+                                              {"doctor_rules", fuzz_doctor_rules},
+                                              {"doctor_env", fuzz_doctor_env},
                                               {"gguf", fuzz_gguf},
                                               {"tokenizer", fuzz_tokenizer},
                                               {"chat_template", fuzz_chat_template}};

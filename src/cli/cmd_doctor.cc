@@ -149,6 +149,7 @@ void add_doctor_command(CLI::App& app, Command& chosen) {
   add_explain(doctor, chosen);
   add_rules(doctor, chosen);
   add_env(doctor, chosen);
+  add_doctor_collect_command(*doctor, chosen);
   add_doctor_selftest_command(*doctor, chosen);
 }
 

@@ -24,6 +24,7 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/serve_text.h"
+#include "comm/flight_record.h"
 #include "comm/rank_runner.h"
 #include "serve/api_server.h"
 #include "serve/engine.h"
@@ -48,6 +49,7 @@ struct ServeFlags {
   std::string generation_config = "auto";
   double drain_timeout_s = 30;
   double body_mib = 16;
+  std::string run_dir = "auto";
   bool no_access_log = false;
   bool dry_run = false;
 };
@@ -139,6 +141,38 @@ ApiOptions api_options(const ServeFlags& flags) {
     options.api_keys.emplace_back(key);
   }
   return options;
+}
+
+// Where the flight records go; "" for nowhere.
+std::string flight_folder(const ServeFlags& flags) {
+  if (flags.run_dir != "auto") {
+    return flags.run_dir == "none" ? "" : flags.run_dir;
+  }
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::string base = state != nullptr && *state != '\0' ? std::string(state)
+                           : home != nullptr && *home != '\0' ? std::string(home) + "/.local/state"
+                                                              : "";
+  return base.empty() ? "" : fmt::format("{}/plait/serve-{}", base, flags.http.port);
+}
+
+// Records of an earlier server of this port would be read together with the new ones.
+void start_flight_records(const ServeFlags& flags) {
+  const std::string folder = flight_folder(flags);
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (launcher_rank() == 0 && name.starts_with("flight-rank") && name.ends_with(".bin")) {
+      std::error_code ignored;
+      std::filesystem::remove(it->path(), ignored);
+    }
+  }
+  set_flight_folder(folder);
+  log_info(-1, "flight records in {}", folder);
 }
 
 std::string describe(const ServeFlags& flags, const OpenedModel& model, const ApiOptions& api) {
@@ -296,6 +330,9 @@ int run_serve(ServeFlags& flags) {
     throw_error(ErrorCode::kInvalidArgument, "--tls-cert and --tls-key go together; give both");
   }
   OpenedModel model = open_model(flags);
+  if (!flags.dry_run) {
+    start_flight_records(flags);
+  }
   if (launcher_rank() != 0) {  // another process has the server and says when to end
     if (!flags.dry_run) {
       run_serving_worker(model.weights, model.options, model.plan);
@@ -389,6 +426,11 @@ void add_serve_command(CLI::App& app, Command& chosen) {
   add_text_options(*serve, *flags);
   add_engine_options(*serve, flags->engine);
   add_load_options(*serve, flags->engine);
+  serve
+      ->add_option("--run-dir", flags->run_dir,
+                   "folder for the flight records that plait doctor logs reads; auto: "
+                   "~/.local/state/plait/serve-PORT; none: no records")
+      ->capture_default_str();
   serve->add_flag("--dry-run", flags->dry_run, "check all, print what would be used, and end");
   serve->callback([flags, &chosen] { chosen = [flags] { return run_serve(*flags); }; });
 }

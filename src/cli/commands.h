@@ -30,6 +30,7 @@ void add_comm_command(CLI::App& app, Command& chosen);
 void add_profile_command(CLI::App& app, Command& chosen);
 void add_serve_command(CLI::App& app, Command& chosen);
 // Subcommands of doctor.
+void add_doctor_collect_command(CLI::App& doctor, Command& chosen);
 void add_doctor_selftest_command(CLI::App& doctor, Command& chosen);
 // Subcommands of plan.
 void add_plan_calibrate_command(CLI::App& plan, Command& chosen);

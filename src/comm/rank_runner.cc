@@ -59,7 +59,9 @@ int launcher_local_size() {
 }
 
 void run_ranks(const RankRunnerOptions& options, const std::function<void(World&)>& body) {
-  set_flight_folder(options.run_dir);
+  if (!options.run_dir.empty()) {
+    set_flight_folder(options.run_dir);
+  }
   if (!under_mpi_launcher()) {
     run_local_ranks(options, body);
     return;

@@ -18,7 +18,8 @@ struct RankRunnerOptions {
   // Threads that wait for another rank spin this long before they sleep, where each has a core of
   // its own. Longer waits are not worth a core; waking up costs tens of microseconds.
   double spin_s = 3e-4;
-  std::string run_dir;  // where fault reports (empty: stderr only) and flight records go
+  // Where fault reports (empty: stderr only) and flight records (empty: as set before) go.
+  std::string run_dir;
   // Under MPI: called once, on the transport's thread, when another rank is lost, with a sentence
   // that names it. Must return soon and must not call into the world.
   std::function<void(const std::string& what)> on_lost_rank = {};

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "doctor/event_codes.h"
 
 namespace plait {
 namespace {
@@ -79,12 +80,16 @@ bool versions_differ(const Captures& captures) {
   return minor(mine->second) != minor(npu->second);
 }
 
+bool event_known(const Captures& captures) {
+  return captures.contains("event") && captures.contains("event_meaning");
+}
+
 struct NamedCheck {
   std::string_view name;
   bool (*holds)(const Captures&);
 };
 
-constexpr std::array<NamedCheck, 9> kChecks = {{
+constexpr std::array<NamedCheck, 12> kChecks = {{
     {"oom_others", oom_others},
     {"oom_self", oom_self},
     {"oom_fragmented", oom_fragmented},
@@ -94,6 +99,12 @@ constexpr std::array<NamedCheck, 9> kChecks = {{
     {"value_zero", [](const Captures& c) { return number(c, "value") == 0; }},
     {"value_above_zero", [](const Captures& c) { return number(c, "value") > 0; }},
     {"value_above_95", [](const Captures& c) { return number(c, "value") >= 95; }},
+    {"event_known", event_known},
+    {"event_of_hardware",
+     [](const Captures& c) { return event_known(c) && is_hardware_event(c.at("event")); }},
+    // SDMA: 7 DDR controller, 8 ECC, 9 and 10 answers with errors.
+    {"cqe_of_memory",
+     [](const Captures& c) { return number(c, "cqe") >= 7 && number(c, "cqe") <= 10; }},
 }};
 
 }  // namespace

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "base/utf8.h"
+#include "base/printable.h"
 #include "doctor/flight_reading.h"
+#include "doctor/jobs.h"
 #include "doctor/verdict.h"
 #include "doctor/waits.h"
 
@@ -19,13 +20,10 @@ constexpr size_t kMaxRuledOut = 8;
 
 class DiagnosisMaker {
  public:
-  DiagnosisMaker(std::vector<ScannedFile>& files, const RuleSet& rules)
+  DiagnosisMaker(const std::vector<ScannedFile>& files, const RuleSet& rules)
       : files_(files), rules_(rules) {}
 
   Diagnosis make() {
-    read_flights();
-    result_.notes = align_clocks(files_, rules_);
-    describe_input();
     list_ = find_faults(files_, rules_);
     classes_ = group_by_class(list_.findings);
     verdict_ = choose_root(classes_);
@@ -43,31 +41,6 @@ class DiagnosisMaker {
   }
 
  private:
-  // What the flight records say becomes one more log.
-  void read_flights() {
-    std::vector<FlightLog> logs;
-    for (const ScannedFile& file : files_) {
-      if (!file.flight.empty()) {
-        logs.push_back(read_flight_log(file.flight));
-      }
-    }
-    const std::string text = describe_flights(logs);
-    if (!text.empty()) {
-      files_.push_back(scan_text(text, "flight records", rules_));
-    }
-  }
-
-  void describe_input() {
-    result_.num_files = static_cast<int64_t>(files_.size());
-    for (const ScannedFile& file : files_) {
-      result_.num_lines += file.num_lines;
-      result_.bytes += file.bytes;
-      if (!file.problem.empty()) {
-        result_.notes.push_back(printable(file.name + ": " + file.problem));
-      }
-    }
-  }
-
   void say_nothing_found() {
     result_.cause = "no known fault is in these logs";
     result_.fix =
@@ -216,7 +189,7 @@ class DiagnosisMaker {
     }
   }
 
-  std::vector<ScannedFile>& files_;
+  const std::vector<ScannedFile>& files_;
   const RuleSet& rules_;
   FindingList list_;
   std::vector<FaultClass> classes_;
@@ -224,38 +197,75 @@ class DiagnosisMaker {
   Diagnosis result_;
 };
 
+// What the flight records say becomes one more log.
+void read_flights(std::vector<ScannedFile>& files, const RuleSet& rules) {
+  std::vector<FlightLog> logs;
+  for (const ScannedFile& file : files) {
+    if (!file.flight.empty()) {
+      logs.push_back(read_flight_log(file.flight));
+    }
+  }
+  const std::string text = describe_flights(logs);
+  if (!text.empty()) {
+    files.push_back(scan_text(text, "flight records", rules));
+  }
+}
+
+std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet& rules) {
+  read_flights(files, rules);
+  std::vector<std::string> notes;
+  for (const std::string& note : apply_collected_clocks(files, rules)) {
+    notes.push_back(printable(note));
+  }
+  for (const std::string& note : align_clocks(files, rules)) {
+    notes.push_back(printable(note));
+  }
+  for (const ScannedFile& file : files) {
+    if (!file.problem.empty()) {
+      notes.push_back(printable(file.name + ": " + file.problem));
+    }
+  }
+  return notes;
+}
+
+Diagnosis diagnose_jobs(const std::vector<ScannedFile>& files, const std::vector<JobLogs>& jobs,
+                        const RuleSet& rules) {
+  std::vector<Diagnosis> results;
+  size_t best = 0;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    std::vector<ScannedFile> mine;
+    for (const size_t index : jobs[j].files) {
+      mine.push_back(files[index]);
+    }
+    results.push_back(DiagnosisMaker(mine, rules).make());
+    results.back().job = printable(jobs[j].name);
+    const auto rank = [&](size_t at) {
+      return std::pair(results[at].name != "unknown", jobs[at].last_time);
+    };
+    best = rank(j) > rank(best) ? j : best;
+  }
+  Diagnosis result = results[best];
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    if (j != best) {
+      const Diagnosis& other = results[j];
+      result.other_jobs.push_back({other.job, other.name, other.confidence, other.cause});
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 Diagnosis diagnose(std::vector<ScannedFile> files, const RuleSet& rules) {
-  return DiagnosisMaker(files, rules).make();
-}
-
-std::string printable(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const size_t bad = std::min(find_invalid_utf8(text), text.size());
-    for (size_t i = 0; i < bad; ++i) {
-      const auto byte = static_cast<unsigned char>(text[i]);
-      // U+0080..U+009F (C2 80..9F) steer terminals too; so do the marks of writing direction.
-      const bool c1 = byte == 0xc2 && i + 1 < bad && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-      const std::string_view mark = text.substr(i, 3);
-      const bool direction = mark >= "\xe2\x80\xaa" && mark <= "\xe2\x80\xae";
-      if (byte == '\t') {
-        result += ' ';
-      } else if (byte < 0x20 || byte == 0x7f || c1) {
-        result += fmt::format("\\x{:02x}", c1 ? static_cast<unsigned char>(text[i + 1]) : byte);
-        i += c1 ? 1 : 0;
-      } else if (direction) {
-        result += "?";
-        i += 2;
-      } else {
-        result += text[i];
-      }
-    }
-    if (bad < text.size()) {
-      result += '?';
-    }
-    text.remove_prefix(std::min(bad + 1, text.size()));
+  std::vector<std::string> notes = prepare(files, rules);
+  const std::vector<JobLogs> jobs = split_jobs(files, rules);
+  Diagnosis result =
+      jobs.size() == 1 ? DiagnosisMaker(files, rules).make() : diagnose_jobs(files, jobs, rules);
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
+  result.num_files = static_cast<int64_t>(files.size());
+  for (const ScannedFile& file : files) {
+    result.num_lines += file.num_lines;
+    result.bytes += file.bytes;
   }
   return result;
 }

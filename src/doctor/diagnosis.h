@@ -37,6 +37,14 @@ struct RuledOut {
   std::string reason;
 };
 
+// Another job whose logs were among those that were read.
+struct OtherJob {
+  std::string job;
+  std::string name;  // the class
+  Confidence confidence = Confidence::kLow;
+  std::string cause;
+};
+
 struct Diagnosis {
   std::string name = "unknown";  // the class
   Confidence confidence = Confidence::kLow;
@@ -48,6 +56,8 @@ struct Diagnosis {
   std::vector<Evidence> evidence;
   std::vector<ChainLink> chain;
   std::vector<RuledOut> ruled_out;
+  std::string job;  // which of several jobs; "" if the logs are of one
+  std::vector<OtherJob> other_jobs;
   std::vector<std::string> notes;  // files that could not be read, clocks that were corrected
   int64_t num_files = 0;
   int64_t num_lines = 0;
@@ -57,13 +67,11 @@ struct Diagnosis {
 // A cause brings about what comes with or after it: among the findings that no other explains, the
 // one whose text settles most wins, then the earliest. Symptoms of waiting (time-outs) are used to
 // tell who was waited for. Without a cause the answer is "unknown" or the symptom, with what to
-// collect next.
+// collect next. Where the logs are of several jobs (doctor/jobs.h) each is judged alone, and the
+// newest with a cause is told first.
 Diagnosis diagnose(std::vector<ScannedFile> files, const RuleSet& rules);
 
 std::string diagnosis_text(const Diagnosis& diagnosis);
 std::string diagnosis_json(const Diagnosis& diagnosis);
-
-// Control characters as \xNN, so that a log cannot steer a terminal; invalid UTF-8 replaced.
-std::string printable(std::string_view text);
 
 }  // namespace plait

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json_full.h"
+#include "base/printable.h"
 #include "doctor/diagnosis.h"
 
 namespace plait {
@@ -86,6 +87,14 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
       text += fmt::format("  {}: {}\n", item.name, item.reason);
     }
   }
+  if (!diagnosis.other_jobs.empty()) {
+    text += fmt::format("\nThese logs are of {} jobs; the above is about {}\n",
+                        diagnosis.other_jobs.size() + 1, diagnosis.job);
+    for (const OtherJob& other : diagnosis.other_jobs) {
+      text += fmt::format("  {}: {} ({} confidence): {}\n", other.job, other.name,
+                          confidence_name(other.confidence), other.cause);
+    }
+  }
   for (const std::string& note : diagnosis.notes) {
     text += "\nNote: " + note + "\n";
   }
@@ -122,6 +131,14 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   json["ruled_out"] = Json::array();
   for (const RuledOut& item : diagnosis.ruled_out) {
     json["ruled_out"].push_back({{"class", item.name}, {"reason", item.reason}});
+  }
+  json["job"] = text_or_null(diagnosis.job);
+  json["other_jobs"] = Json::array();
+  for (const OtherJob& other : diagnosis.other_jobs) {
+    json["other_jobs"].push_back({{"job", other.job},
+                                  {"class", other.name},
+                                  {"confidence", confidence_name(other.confidence)},
+                                  {"cause", other.cause}});
   }
   json["notes"] = diagnosis.notes;
   json["files"] = diagnosis.num_files;

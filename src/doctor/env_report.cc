@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/json_full.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "doctor/diagnosis.h"
 #include "doctor/env_checks.h"

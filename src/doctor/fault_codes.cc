@@ -10,8 +10,10 @@
 
 #include "base/csv.h"
 #include "base/json_full.h"
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "doctor/diagnosis.h"
+#include "doctor/event_codes.h"
 #include "doctor/rule_texts.h"
 
 namespace plait {
@@ -102,6 +104,9 @@ FaultCode explain_code(const std::string& text) {
     }
   }
   FaultCode composed = torch_npu_code(word);
+  if (composed.meaning.empty()) {
+    composed = word.starts_with("MIE") ? mindie_code(word) : chip_event(word);
+  }
   composed.code = composed.meaning.empty() ? printable(text) : composed.code;
   return composed;
 }

@@ -122,9 +122,10 @@ FaultRule read_rule(const RuleTable& table) {
                                                    {"symptom", FaultRole::kSymptom},
                                                    {"consequence", FaultRole::kConsequence}}});
   rule.scope = table.choice<RuleScope>(
-      "scope",
-      std::array<std::pair<const char*, RuleScope>, 3>{
-          {{"near", RuleScope::kNear}, {"file", RuleScope::kFile}, {"job", RuleScope::kJob}}});
+      "scope", std::array<std::pair<const char*, RuleScope>, 4>{{{"near", RuleScope::kNear},
+                                                                 {"line", RuleScope::kLine},
+                                                                 {"file", RuleScope::kFile},
+                                                                 {"job", RuleScope::kJob}}});
   rule.confidence = table.choice<Confidence>(
       "confidence",
       std::array<std::pair<const char*, Confidence>, 3>{{{"medium", Confidence::kMedium},
@@ -151,9 +152,15 @@ const char* fault_role_name(FaultRole role) {
   return kNames[static_cast<size_t>(role)];
 }
 
-RuleSet::RuleSet() {
+RuleSet::RuleSet(Empty /*none*/) {
+  clock_pattern_ =
+      add_pattern("plait clock: host {clock_host:h} is {clock_offset:f} s off the collecting host");
+  communicator_pattern_ = add_pattern("~identifier[{communicator:l}]");
+}
+
+RuleSet::RuleSet() : RuleSet(kNoRules) {
   for (const RuleText& file : rule_texts()) {
-    add_file(std::string(file.text), file.name);
+    add_text(std::string(file.text), file.name);
   }
 }
 
@@ -167,7 +174,7 @@ int RuleSet::add_pattern(const std::string& text) {
   return static_cast<int>(patterns_.size()) - 1;
 }
 
-void RuleSet::add_file(const std::string& text, const std::string& origin) {
+void RuleSet::add_text(const std::string& text, const std::string& origin) {
   const toml::table file = parse_toml(text, origin, ErrorCode::kInvalidArgument);
   const toml::array* rules = file["rule"].as_array();
   if (rules == nullptr) {
@@ -219,7 +226,7 @@ void RuleSet::add_folder(const std::string& folder) {
   }
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) {
-    add_file(read_file(path), path);
+    add_text(read_file(path), path);
   }
 }
 

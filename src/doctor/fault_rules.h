@@ -11,7 +11,7 @@
 //   all = ["...", ["a", "b"]]  and each of these (of a list: one)
 //   none = ["..."]             and none of these
 //   also = ["..."]             not needed, but their captured words are taken (within 60 lines)
-//   scope = "near"             where `all` and `none` look: near (60 lines), file, job
+//   scope = "near"             where `all` and `none` look: line, near (60 lines), file, job
 //   check = "name"             and this computed condition (doctor/checks.h)
 //   explains = ["class"]       causes that this one brings about (symptoms and consequences are
 //                              explained by every cause)
@@ -28,7 +28,7 @@
 namespace plait {
 
 enum class FaultRole { kConsequence, kSymptom, kCause };
-enum class RuleScope { kNear, kFile, kJob };
+enum class RuleScope { kLine, kNear, kFile, kJob };
 enum class Confidence { kLow, kMedium, kHigh };
 
 const char* confidence_name(Confidence confidence);
@@ -57,6 +57,9 @@ class RuleSet {
  public:
   // The rules of the program.
   RuleSet();
+  // None.
+  enum Empty { kNoRules };
+  explicit RuleSet(Empty);
 
   // Adds the *.toml files of a folder, in the order of their names; a rule of the user's counts
   // like one of the program's. Errors: kNotFound, kInvalidArgument naming file and rule.
@@ -76,14 +79,20 @@ class RuleSet {
   const FaultRule* find(std::string_view name) const;
   // Index of a pattern, added if it is new. Errors: as Pattern().
   int add_pattern(const std::string& text);
+  // Adds the rules of one file's text; `origin` is its name in errors. Errors: kInvalidArgument.
+  void add_text(const std::string& text, const std::string& origin);
+  // Of the line that `plait doctor collect` leaves; keeps clock_host and clock_offset.
+  int clock_pattern() const { return clock_pattern_; }
+  // Of a line that names a communicator; keeps "communicator".
+  int communicator_pattern() const { return communicator_pattern_; }
 
  private:
-  void add_file(const std::string& text, const std::string& origin);
-
   std::vector<FaultRule> rules_;
   std::vector<Pattern> patterns_;
   std::vector<std::vector<int>> patterns_of_;
   std::unique_ptr<AnchorSet> anchors_;
+  int clock_pattern_ = 0;
+  int communicator_pattern_ = 0;
 };
 
 }  // namespace plait

@@ -1,9 +1,11 @@
 #include "doctor/findings.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "doctor/checks.h"
+#include "doctor/event_codes.h"
 
 namespace plait {
 namespace {
@@ -38,20 +41,22 @@ class HitIndex {
 
   // The occurrence nearest to `center` that `scope` allows; null if there is none.
   const LinePlace* nearest(int pattern, const LinePlace& center, RuleScope scope) const {
+    const std::vector<LinePlace>& all = places(pattern);  // by file, then line
+    const auto in_file =
+        std::lower_bound(all.begin(), all.end(), center.file,
+                         [](const LinePlace& place, size_t file) { return place.file < file; });
     const LinePlace* best = nullptr;
-    int64_t best_distance = INT64_MAX;
-    for (const LinePlace& place : places(pattern)) {
-      const bool same_file = place.file == center.file;
-      const int64_t distance =
-          same_file ? std::abs(line(place).number - line(center).number) : INT64_MAX - 1;
-      const bool allowed = scope == RuleScope::kJob || (same_file && scope == RuleScope::kFile) ||
-                           (same_file && distance <= kNearLines);
-      if (allowed && distance < best_distance) {
-        best = &place;
+    int64_t best_distance = scope == RuleScope::kLine   ? 1
+                            : scope == RuleScope::kNear ? kNearLines + 1
+                                                        : INT64_MAX;
+    for (auto place = in_file; place != all.end() && place->file == center.file; ++place) {
+      const int64_t distance = std::abs(line(*place).number - line(center).number);
+      if (distance < best_distance) {
+        best = &*place;
         best_distance = distance;
       }
     }
-    return best;
+    return best == nullptr && scope == RuleScope::kJob && !all.empty() ? all.data() : best;
   }
 
  private:
@@ -137,6 +142,7 @@ class RuleMatcher {
         add_place(*found, finding);
       }
     }
+    add_event_words(finding.captures);
     if (!rule.check.empty() && !holds(rule.check, finding.captures)) {
       return "the numbers do not say so";
     }
@@ -197,6 +203,42 @@ FindingList find_faults(const std::vector<ScannedFile>& files, const RuleSet& ru
                             std::pair(b.places[0].file, b.places[0].line);
                    });
   return result;
+}
+
+std::vector<std::string> apply_collected_clocks(std::vector<ScannedFile>& files,
+                                                const RuleSet& rules) {
+  constexpr std::string_view kState = "/plait-state/";
+  constexpr std::string_view kName = "/plait-state/clock.txt";
+  std::vector<std::string> notes;
+  for (size_t c = 0; c < files.size(); ++c) {
+    if (!files[c].name.ends_with(kName) || files[c].lines.empty()) {
+      continue;
+    }
+    Captures words;
+    add_captures(files[c].lines[0], rules.clock_pattern(), words);
+    const std::string text = words["clock_offset"];
+    double offset = 0;
+    const size_t sign = text.starts_with('+') ? 1 : 0;
+    std::from_chars(text.data() + sign, text.data() + text.size(), offset);
+    const std::string folder = files[c].name.substr(0, files[c].name.size() - kName.size() + 1);
+    const std::string host = words["clock_host"];
+    for (ScannedFile& file : files) {
+      if (host.empty() || !file.name.starts_with(folder)) {
+        continue;
+      }
+      for (LogLine& line : file.lines) {
+        line.origin.time -= line.origin.time >= 0 ? offset : 0;
+        line.origin.host = line.origin.host.empty() ? host : line.origin.host;
+      }
+    }
+    if (std::abs(offset) >= 1) {
+      notes.push_back(fmt::format(
+          "the clock of host {} was {:+.1f} s off when its logs were collected", host, offset));
+    }
+  }
+  std::erase_if(
+      files, [&](const ScannedFile& file) { return file.name.find(kState) != std::string::npos; });
+  return notes;
 }
 
 std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const RuleSet& rules) {

@@ -38,6 +38,13 @@ struct FindingList {
 
 FindingList find_faults(const std::vector<ScannedFile>& files, const RuleSet& rules);
 
+// Applies the clocks that `plait doctor collect` measured: HOST/plait-state/clock.txt of an archive
+// holds for all files below HOST/, which also get that host's name where their lines tell none.
+// Takes out what is below plait-state/: it is no log. Returns one sentence for each host whose
+// clock is a second or more off.
+std::vector<std::string> apply_collected_clocks(std::vector<ScannedFile>& files,
+                                                const RuleSet& rules);
+
 // Brings the clocks of files together: lines about the same collective (the same tag) are taken to
 // be of the same moment, and a file whose clock is off by more than a minute (median over its tags)
 // is corrected, in place. A year that a line lacks is taken from the file, else from the others.

@@ -1,18 +1,14 @@
 // Which files there are to scan, and the threads that scan them.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <exception>
-#include <filesystem>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "comm/flight_record.h"
+#include "doctor/file_list.h"
 #include "doctor/log_scan.h"
 #include "doctor/tar_reader.h"
 
@@ -20,7 +16,6 @@ namespace plait {
 namespace {
 
 constexpr int64_t kPart = int64_t{64} << 20;  // what one thread takes of a large file
-constexpr int kMaxDepth = 16;
 
 struct ScanTask {
   FileRange range;
@@ -28,73 +23,17 @@ struct ScanTask {
   std::vector<ScannedFile> result;
 };
 
-using Inode = std::pair<dev_t, ino_t>;
-
-class FileList {
- public:
-  FileList(std::vector<ScanTask>& tasks, int64_t max_files)
-      : tasks_(tasks), max_files_(max_files) {}
-
-  void add_path(const std::string& path) {
-    if (path == "-") {
-      tasks_.push_back({{path, 0, -1}, false, {}});
-      return;
-    }
-    struct stat info = {};
-    if (::stat(path.c_str(), &info) != 0) {
-      throw_errno("find", path);
-    }
-    add(path, info, 0);
+// Archives cannot be split, and small files need not be.
+void add_parts(const ListedFile& file, std::vector<ScanTask>& tasks) {
+  const bool packed = file.path.ends_with("gz") || file.path.ends_with(".tar");
+  if (file.size <= 2 * kPart || packed) {
+    tasks.push_back({{file.path, 0, -1}, false, {}});
+    return;
   }
-
- private:
-  void add(const std::string& path, const struct stat& info, int depth) {
-    if (S_ISDIR(info.st_mode)) {
-      if (depth < kMaxDepth && seen_.insert({info.st_dev, info.st_ino}).second) {
-        add_folder(path, depth);
-      }
-      return;
-    }
-    const bool readable = S_ISREG(info.st_mode) || (depth == 0 && S_ISFIFO(info.st_mode));
-    if (!readable || static_cast<int64_t>(tasks_.size()) >= max_files_ ||
-        !seen_.insert({info.st_dev, info.st_ino}).second) {
-      return;
-    }
-    add_parts(path, S_ISREG(info.st_mode) ? static_cast<int64_t>(info.st_size) : -1);
+  for (int64_t begin = 0; begin < file.size; begin += kPart) {
+    tasks.push_back({{file.path, begin, std::min(kPart, file.size - begin)}, begin > 0, {}});
   }
-
-  void add_folder(const std::string& folder, int depth) {
-    std::vector<std::string> names;
-    std::error_code error;
-    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-         it.increment(error)) {
-      names.push_back(it->path().string());
-    }
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names) {
-      struct stat info = {};
-      if (::stat(name.c_str(), &info) == 0) {
-        add(name, info, depth + 1);
-      }
-    }
-  }
-
-  // Archives cannot be split, and small files need not be.
-  void add_parts(const std::string& path, int64_t size) {
-    const bool packed = path.ends_with("gz") || path.ends_with(".tar");
-    if (size <= 2 * kPart || packed) {
-      tasks_.push_back({{path, 0, -1}, false, {}});
-      return;
-    }
-    for (int64_t begin = 0; begin < size; begin += kPart) {
-      tasks_.push_back({{path, begin, std::min(kPart, size - begin)}, begin > 0, {}});
-    }
-  }
-
-  std::vector<ScanTask>& tasks_;
-  int64_t max_files_;
-  std::set<Inode> seen_;
-};
+}
 
 std::string read_head(ByteReader& reader, size_t size) {
   std::string head(size, '\0');
@@ -220,9 +159,16 @@ std::vector<ScannedFile> scan_content(const std::string& bytes, const std::strin
 std::vector<ScannedFile> scan_logs(const std::vector<std::string>& paths, const RuleSet& rules,
                                    const ScanOptions& options) {
   std::vector<ScanTask> tasks;
-  FileList list(tasks, options.max_files);
+  std::vector<std::string> on_disk;
   for (const std::string& path : paths) {
-    list.add_path(path);
+    if (path == "-") {
+      tasks.push_back({{path, 0, -1}, false, {}});
+    } else {
+      on_disk.push_back(path);
+    }
+  }
+  for (const ListedFile& file : list_files(on_disk, options.max_files)) {
+    add_parts(file, tasks);
   }
   std::atomic<size_t> next{0};
   const auto work = [&] {

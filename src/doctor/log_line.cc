@@ -274,8 +274,8 @@ LineOrigin read_line_origin(std::string_view line) {
   LineOrigin origin;
   read_cann_record(origin, line);
   find_time(origin, line);
-  static constexpr std::array<std::string_view, 5> kRanks = {"[rank", "RankID:", "[Rank ",
-                                                             "rankId[", "(Worker_TP"};
+  static constexpr std::array<std::string_view, 6> kRanks = {"[rank",   "RankID:",  "[Rank ",
+                                                             "rankId[", "], rank[", "(Worker_TP"};
   if (const auto rank = first_number(line, kRanks)) {
     origin.rank = static_cast<int>(*rank);
   }

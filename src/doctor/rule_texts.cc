@@ -10,6 +10,7 @@ const std::vector<RuleText>& rule_texts() {
       {"memory.toml", fault_rules_memory_text()},
       {"operator.toml", fault_rules_operator_text()},
       {"framework.toml", fault_rules_framework_text()},
+      {"mindspore.toml", fault_rules_mindspore_text()},
       {"host.toml", fault_rules_host_text()},
       {"serve.toml", fault_rules_serve_text()},
       {"plait.toml", fault_rules_plait_text()},

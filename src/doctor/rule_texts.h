@@ -21,6 +21,7 @@ std::string_view fault_rules_device_text();
 std::string_view fault_rules_memory_text();
 std::string_view fault_rules_operator_text();
 std::string_view fault_rules_framework_text();
+std::string_view fault_rules_mindspore_text();
 std::string_view fault_rules_host_text();
 std::string_view fault_rules_serve_text();
 std::string_view fault_rules_plait_text();

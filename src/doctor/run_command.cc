@@ -36,9 +36,8 @@ bool read_output(int descriptor, double limit_s, std::string& output) {
   }
 }
 
-}  // namespace
-
-CommandResult run_command(const std::vector<std::string>& words, double limit_s) {
+// `path`: a file for standard output; empty: both streams are read.
+CommandResult run(const std::vector<std::string>& words, const std::string& path, double limit_s) {
   CommandResult result;
   std::array<int, 2> ends;
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -47,7 +46,12 @@ CommandResult run_command(const std::vector<std::string>& words, double limit_s)
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  if (path.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, path.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  }
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   std::vector<char*> arguments;
   for (const std::string& word : words) {
@@ -58,9 +62,9 @@ CommandResult run_command(const std::vector<std::string>& words, double limit_s)
   result.started =
       posix_spawnp(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ) == 0;
   if (!result.started && words[0].find('/') == std::string::npos) {
-    const std::string path = "/usr/local/Ascend/driver/tools/" + words[0];
+    const std::string tool = "/usr/local/Ascend/driver/tools/" + words[0];
     result.started =
-        posix_spawn(&child, path.c_str(), &actions, nullptr, arguments.data(), environ) == 0;
+        posix_spawn(&child, tool.c_str(), &actions, nullptr, arguments.data(), environ) == 0;
   }
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
@@ -75,6 +79,17 @@ CommandResult run_command(const std::vector<std::string>& words, double limit_s)
   }
   close(ends[0]);
   return result;
+}
+
+}  // namespace
+
+CommandResult run_command(const std::vector<std::string>& words, double limit_s) {
+  return run(words, "", limit_s);
+}
+
+CommandResult run_command_into(const std::string& path, const std::vector<std::string>& words,
+                               double limit_s) {
+  return run(words, path, limit_s);
 }
 
 }  // namespace plait

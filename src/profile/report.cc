@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/json_full.h"
+#include "base/printable.h"
 #include "profile/analysis.h"
 
 namespace plait {
@@ -26,16 +27,6 @@ std::vector<Part> parts_of(const StepSplit& mean) {
           {"exposed communication", '=', std::max(mean.exposed - mean.bubble, 0.0) * kMs},
           {"pipeline bubble", '-', mean.bubble * kMs},
           {"free (device idle)", '.', mean.free * kMs}};
-}
-
-// Names come from files: no control bytes reach the terminal.
-std::string plain(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      c = '?';
-    }
-  }
-  return text;
 }
 
 std::string bar(const std::vector<Part>& parts, double step, int width) {
@@ -89,8 +80,8 @@ std::string operators_text(const Analysis& a) {
   for (size_t i = 0; i < std::min(kMostOperators, a.operators.size()); ++i) {
     const OperatorShare& op = a.operators[i];
     text += fmt::format("{:<36}{:<16}{:>6.1f} %{:>9.1f}{:>9}{:>11.1f}\n",
-                        plain(op.type.substr(0, 35)), plain(op.core.substr(0, 15)), 100 * op.share,
-                        op.ms_per_step, op.count, op.mean_us);
+                        printable(op.type.substr(0, 35)), printable(op.core.substr(0, 15)),
+                        100 * op.share, op.ms_per_step, op.count, op.mean_us);
   }
   return text;
 }
@@ -101,7 +92,7 @@ std::string links_text(const Analysis& a) {
     const LinkSpeed& link = a.slow_links[i];
     text += fmt::format("{}slow link {} -> {}: {:.1f} GB/s, others of {} {:.1f} GB/s\n",
                         i == 0 ? "\n" : "", link.source, link.destination, link.gb_per_s,
-                        plain(link.transport), link.typical);
+                        printable(link.transport), link.typical);
   }
   return text;
 }
@@ -113,9 +104,9 @@ std::string advice_text(const Analysis& a) {
   std::string text = "\nwhat would help, largest first (gains of a step, at most; they overlap)\n";
   int number = 0;
   for (const Advice& one : a.advice) {
-    text += fmt::format("{}. {}{}\n   {}\n   -> {}\n", ++number, plain(one.title),
+    text += fmt::format("{}. {}{}\n   {}\n   -> {}\n", ++number, printable(one.title),
                         one.gain_ms > 0 ? fmt::format(": ~{:.1f} ms", one.gain_ms) : "",
-                        plain(one.arithmetic), one.action);
+                        printable(one.arithmetic), one.action);
   }
   return text;
 }
@@ -179,7 +170,7 @@ std::string profile_text(const Profile& profile, const Analysis& analysis, int w
   }
   text += operators_text(analysis) + links_text(analysis) + advice_text(analysis);
   for (size_t i = 0; i < std::min(kMostNotes, profile.notes.size()); ++i) {
-    text += fmt::format("{}note: {}\n", i == 0 ? "\n" : "", plain(profile.notes[i]));
+    text += fmt::format("{}note: {}\n", i == 0 ? "\n" : "", printable(profile.notes[i]));
   }
   if (profile.notes.size() > kMostNotes) {
     text += fmt::format("note: and {} more of the kind (--json lists all)\n",
@@ -239,8 +230,9 @@ std::string diff_text(const Analysis& before, const Analysis& after) {
   text += fmt::format("{:<44}{:>10}{:>10}{:>10}\n", "ms a step", "before", "after", "change");
   for (const Change& change : changes(before, after)) {
     if (change.before > 0 || change.after > 0) {
-      text += fmt::format("{:<44}{:>10.2f}{:>10.2f}{:>+10.2f}\n", plain(change.name.substr(0, 43)),
-                          change.before, change.after, change.after - change.before);
+      text +=
+          fmt::format("{:<44}{:>10.2f}{:>10.2f}{:>+10.2f}\n", printable(change.name.substr(0, 43)),
+                      change.before, change.after, change.after - change.before);
     }
   }
   return text;

@@ -45,6 +45,16 @@ TEST(Diagnosis, TheRankThatSaysNothingIsNamed) {
   EXPECT_EQ(diagnosis.guilty.rank, "2");
 }
 
+TEST(Diagnosis, OfARankHalfALogAndOfAnotherNothing) {
+  const Diagnosis diagnosis = diagnose_texts({
+      {"rank_0.log", notify_timeout(0, "2025-01-01-10:30:40.000.000")},
+      {"rank_1.log", notify_timeout(1, "2025-01-01-10:30:40.100.000")},
+      {"rank_2.log", notify_timeout(2, "2025-01-01-10:30:41.000.000").substr(0, 200)},
+  });
+  EXPECT_EQ(diagnosis.name, "hccl-notify-timeout");
+  EXPECT_EQ(diagnosis.guilty.rank, "3");
+}
+
 TEST(Diagnosis, WhatCameAfterATimeoutDidNotCauseIt) {
   const Diagnosis diagnosis = diagnose_texts({
       {"rank_0.log",

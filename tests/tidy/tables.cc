@@ -128,6 +128,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/comm/progress_thread.cc", "entry point of the progress thread"},
       {"src/serve/engine.cc",
        "entry point of the engine's thread; open requests are told before it ends"},
+      {"src/doctor/collect.cc", "a log that cannot be read is listed, the others are collected"},
       {"src/doctor/log_files.cc", "a log that cannot be read is told of, the others are scanned"},
       {"src/plan/score_memory.cc", "a row that cannot be read is listed, the others are scored"},
       {"src/device/cpu/gemm_onednn.cc", "turns the library's exception into 'not supported'"},
