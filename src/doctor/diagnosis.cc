@@ -54,7 +54,7 @@ class DiagnosisMaker {
 
   void say_root(const FaultClass& root) {
     const FaultRule& rule = *root.rule;
-    const bool settled = rule.role != FaultRole::kConsequence;
+    const bool settled = rule.role != FaultRole::kConsequence || rule.is_rumour;
     result_.name = settled ? rule.name : "unknown";
     result_.cause = printable(filled_in(rule.cause, root.first->captures));
     result_.fix = printable(filled_in(rule.fix, root.first->captures));

@@ -140,6 +140,16 @@ FaultRule read_rule(const RuleTable& table) {
   return rule;
 }
 
+FaultRule rumour_of(const FaultRule& rule) {
+  FaultRule rumour = rule;
+  rumour.role = FaultRole::kConsequence;
+  rumour.weight = 5;
+  rumour.confidence = Confidence::kLow;
+  rumour.explains.clear();
+  rumour.is_rumour = true;
+  return rumour;
+}
+
 }  // namespace
 
 const char* confidence_name(Confidence confidence) {
@@ -208,6 +218,9 @@ void RuleSet::add_text(const std::string& text, const std::string& origin) {
       rule.also.insert(rule.also.end(), list.begin(), list.end());
     }
     rule.all = indices("all");
+    if (file["warnings_are_rumours"].value_or(false) && rule.role == FaultRole::kCause) {
+      rule.rumour = std::make_shared<FaultRule>(rumour_of(rule));
+    }
     rules_.push_back(std::move(rule));
   }
 }

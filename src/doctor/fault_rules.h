@@ -15,6 +15,9 @@
 //   check = "name"             and this computed condition (doctor/checks.h)
 //   explains = ["class"]       causes that this one brings about (symptoms and consequences are
 //                              explained by every cause)
+// Before the first rule of a file: warnings_are_rumours = true. On a line that its writer calls a
+// warning or less, such rules hold as a consequence of little weight: a program that went on after
+// "failed to import x" did not fail for it, but if nothing else is there, it is told.
 #pragma once
 
 #include <memory>
@@ -51,6 +54,8 @@ struct FaultRule {
   std::vector<int> none;
   std::vector<int> also;
   std::vector<std::string> explains;
+  std::shared_ptr<const FaultRule> rumour;  // what holds instead on a warning; null: itself
+  bool is_rumour = false;
 };
 
 class RuleSet {

@@ -72,6 +72,23 @@ void add_captures(const LogLine& line, int pattern, Captures& captures) {
   }
 }
 
+bool is_warning(const LogLine& line) {
+  constexpr size_t kHead = 160;  // where a level stands
+  static constexpr std::string_view kLevels[] = {
+      "WARNING", "Warning:", "INFO ", "INFO:", "[INFO", "DEBUG ", "| WARN", "WARN "};
+  static constexpr std::string_view kPassedOver[] = {"ignore this",      "can ignore",
+                                                     "safely ignore",    "you may ignore",
+                                                     "will be disabled", "alling back to"};
+  const char level = line.origin.level;
+  const std::string_view text = line.text;
+  const auto in = [](std::string_view where) {
+    return [where](std::string_view word) { return where.find(word) != std::string_view::npos; };
+  };
+  return level == 'W' || level == 'I' || level == 'D' ||
+         std::any_of(std::begin(kLevels), std::end(kLevels), in(text.substr(0, kHead))) ||
+         std::any_of(std::begin(kPassedOver), std::end(kPassedOver), in(text));
+}
+
 class RuleMatcher {
  public:
   RuleMatcher(const HitIndex& index, const RuleSet& rules, FindingList& result)
@@ -98,7 +115,10 @@ class RuleMatcher {
       result_.rejections.push_back({&rule, place, reason});
       return;
     }
-    const auto key = std::make_tuple(place.file, finding.origin.rank);
+    if (rule.rumour != nullptr && is_warning(index_.line(place))) {
+      finding.rule = rule.rumour.get();
+    }
+    const auto key = std::make_tuple(place.file, finding.origin.rank, finding.rule->is_rumour);
     const auto [slot, is_new] = first_of_.try_emplace(key, result_.findings.size());
     if (is_new) {
       result_.findings.push_back(std::move(finding));
@@ -162,7 +182,7 @@ class RuleMatcher {
   const HitIndex& index_;
   const RuleSet& rules_;
   FindingList& result_;
-  std::map<std::tuple<size_t, int>, size_t> first_of_;
+  std::map<std::tuple<size_t, int, bool>, size_t> first_of_;
 };
 
 void fill_years(std::vector<ScannedFile>& files) {

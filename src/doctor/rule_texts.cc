@@ -10,6 +10,8 @@ const std::vector<RuleText>& rule_texts() {
       {"memory.toml", fault_rules_memory_text()},
       {"operator.toml", fault_rules_operator_text()},
       {"framework.toml", fault_rules_framework_text()},
+      {"training.toml", fault_rules_training_text()},
+      {"tools.toml", fault_rules_tools_text()},
       {"mindspore.toml", fault_rules_mindspore_text()},
       {"host.toml", fault_rules_host_text()},
       {"serve.toml", fault_rules_serve_text()},

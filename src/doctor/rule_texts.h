@@ -24,6 +24,8 @@ std::string_view fault_rules_framework_text();
 std::string_view fault_rules_mindspore_text();
 std::string_view fault_rules_host_text();
 std::string_view fault_rules_serve_text();
+std::string_view fault_rules_tools_text();
+std::string_view fault_rules_training_text();
 std::string_view fault_rules_plait_text();
 std::string_view fault_rules_generic_text();
 // catalog/fault_codes.csv.
