@@ -76,9 +76,9 @@ bool is_warning(const LogLine& line) {
   constexpr size_t kHead = 160;  // where a level stands
   static constexpr std::string_view kLevels[] = {
       "WARNING", "Warning:", "INFO ", "INFO:", "[INFO", "DEBUG ", "| WARN", "WARN "};
-  static constexpr std::string_view kPassedOver[] = {"ignore this",      "can ignore",
-                                                     "safely ignore",    "you may ignore",
-                                                     "will be disabled", "alling back to"};
+  static constexpr std::string_view kPassedOver[] = {
+      "ignore this",    "can ignore",       "can be ignored", "safely ignore",
+      "you may ignore", "will be disabled", "alling back to"};
   const char level = line.origin.level;
   const std::string_view text = line.text;
   const auto in = [](std::string_view where) {
