@@ -4,34 +4,52 @@
 
 #include "base/error.h"
 #include "base/json_full.h"
+#include "base/text.h"
 
 namespace plait {
 
 std::string shown_json(const Json& value) {
   static constexpr size_t kShownMax = 60;
-  std::string text = dump_json(value);
-  if (text.size() > kShownMax) {
-    text.resize(kShownMax);
-    text += "...";
+  return shortened(dump_json(value), kShownMax);
+}
+
+const Json* JsonFields::find(const char* key) const {
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool JsonFields::flag(const char* key, bool otherwise) const {
+  const Json* value = find(key);
+  if (value == nullptr) {
+    return otherwise;
   }
-  return text;
+  if (!value->is_boolean()) {
+    wrong_type(key, *value, "true or false");
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> JsonFields::text(const char* key) const {
+  const Json* value = find(key);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  if (!value->is_string()) {
+    wrong_type(key, *value, "a string");
+  }
+  return value->get<std::string>();
 }
 
 JsonReader::JsonReader(const Json& object, std::string origin)
-    : object_(&object), origin_(std::move(origin)) {
+    : JsonFields(object), origin_(std::move(origin)) {
   if (!object.is_object()) {
     throw_error(ErrorCode::kCorruptData, "{}: a JSON object is needed, found {}", origin_,
                 shown_json(object));
   }
 }
 
-const Json* JsonReader::find(const char* key) const {
-  const auto found = object_->find(key);
-  return found == object_->end() || found->is_null() ? nullptr : &*found;
-}
-
 bool JsonReader::has(const char* key) const {
-  return object_->contains(key);
+  return object_value().contains(key);
 }
 
 std::optional<int64_t> JsonReader::integer(const char* key) const {
@@ -77,28 +95,6 @@ double JsonReader::required_number(const char* key) const {
     missing(key);
   }
   return *value;
-}
-
-bool JsonReader::flag(const char* key) const {
-  const Json* value = find(key);
-  if (value == nullptr) {
-    return false;
-  }
-  if (!value->is_boolean()) {
-    wrong_type(key, *value, "true or false");
-  }
-  return value->get<bool>();
-}
-
-std::optional<std::string> JsonReader::text(const char* key) const {
-  const Json* value = find(key);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  if (!value->is_string()) {
-    wrong_type(key, *value, "a string");
-  }
-  return value->get<std::string>();
 }
 
 std::string JsonReader::required_text(const char* key) const {

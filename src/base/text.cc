@@ -16,4 +16,17 @@ std::string trimmed(std::string_view text, std::string_view blanks) {
              : std::string(text.substr(begin, text.find_last_not_of(blanks) - begin + 1));
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  if (text.size() <= most) {
+    return std::string(text);
+  }
+  constexpr size_t kMostContinued = 3;  // bytes of a character behind its first
+  size_t end = most;
+  while (end > 0 && most - end < kMostContinued &&
+         (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
 }  // namespace plait

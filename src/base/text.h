@@ -12,4 +12,8 @@ std::string lower(std::string text);
 // Without the bytes of `blanks` at both ends.
 std::string trimmed(std::string_view text, std::string_view blanks = " \t");
 
+// `text` if it has at most `most` bytes, else what fits of it, cut between UTF-8 characters, and
+// "...": for messages that show what came from outside.
+std::string shortened(std::string_view text, size_t most);
+
 }  // namespace plait

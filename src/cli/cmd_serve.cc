@@ -28,6 +28,7 @@
 #include "comm/rank_runner.h"
 #include "serve/api_server.h"
 #include "serve/engine.h"
+#include "serve/sampling_check.h"
 #include "serve/served_model.h"
 
 namespace plait {
@@ -119,6 +120,11 @@ OpenedModel open_model(const ServeFlags& flags) {
   model.options.vocab_limit =
       std::min(model.text.model.tokenizer->vocab_size(), model.weights.config.vocab_size);
   model.plan = plan_serving(model.weights, model.options, host_limits(model.options.layout));
+  if (const auto problem = check_sampling(model.text.defaults, model.plan.limits)) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}/generation_config.json: {}; mend it or use --generation-config none",
+                flags.text.model, problem->message);
+  }
   return model;
 }
 
@@ -133,6 +139,9 @@ ApiOptions api_options(const ServeFlags& flags) {
       path = path.parent_path();
     }
     options.model_names = {path.filename().string()};
+  }
+  if (std::ranges::find(options.model_names, "") != options.model_names.end()) {
+    throw_error(ErrorCode::kInvalidArgument, "--served-model-name is empty; give it a name");
   }
   if (!flags.api_key_file.empty()) {
     options.api_keys = read_api_keys(flags.api_key_file);
@@ -310,8 +319,9 @@ int serve_until_signal(const ServeFlags& flags, Service& service, const HeldSign
     if (!ready && (stats.ready || !stats.failure.empty())) {
       service.engine().wait_until_ready();  // throws what stood in the way
       ready = true;
+      const bool ipv6 = flags.http.host.find(':') != std::string::npos;
       log_info(-1, "ready on {}://{}:{}", flags.http.tls_certificate.empty() ? "http" : "https",
-               flags.http.host, service.port());
+               ipv6 ? "[" + flags.http.host + "]" : flags.http.host, service.port());
     }
     if (!stats.failure.empty() && failed_at_s == 0) {
       failed_at_s = now_s();
@@ -324,8 +334,24 @@ int serve_until_signal(const ServeFlags& flags, Service& service, const HeldSign
   }
 }
 
+void check_http_flags(const ServeFlags& flags) {
+  const HttpLimits& limits = flags.http.limits;
+  const FlagRange ranges[] = {
+      {"--port", static_cast<double>(flags.http.port), 0, 65535},
+      {"--max-body-mib", flags.body_mib, 0.001, 1024},
+      {"--max-connections", static_cast<double>(limits.connections), 1, 1e6},
+      {"--write-timeout", limits.write_s, 0.1, kLongestS},
+      {"--idle-timeout", limits.idle_s, 0.1, kLongestS},
+      {"--request-timeout", flags.api.deadline_s, 0, kLongestS},
+      {"--queue-timeout", flags.api.queue_limit_s, 0, kLongestS},
+      {"--drain-timeout", flags.drain_timeout_s, 0, kLongestS},
+  };
+  check_ranges(ranges);
+}
+
 int run_serve(ServeFlags& flags) {
   const HeldSignals signals;
+  check_http_flags(flags);
   if (flags.http.tls_certificate.empty() != flags.http.tls_key.empty()) {
     throw_error(ErrorCode::kInvalidArgument, "--tls-cert and --tls-key go together; give both");
   }

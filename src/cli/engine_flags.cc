@@ -22,6 +22,15 @@ ServingDType parse_serving_dtype(const char* flag, const std::string& name) {
 
 }  // namespace
 
+void check_ranges(std::span<const FlagRange> flags) {
+  for (const FlagRange& flag : flags) {
+    if (!(flag.value >= flag.least && flag.value <= flag.most)) {
+      throw_error(ErrorCode::kInvalidArgument, "{} is {}; it must be {} to {}", flag.flag,
+                  flag.value, flag.least, flag.most);
+    }
+  }
+}
+
 void add_engine_options(CLI::App& app, EngineFlags& flags) {
   ServingOptions& options = flags.options;
   app.add_option("--layout", flags.layout, "how the model is split: tp2, pp2, tp2.pp2, ...")
@@ -65,6 +74,19 @@ void add_load_options(CLI::App& app, EngineFlags& flags) {
 
 ServingOptions serving_options(const EngineFlags& flags) {
   ServingOptions options = flags.options;
+  constexpr double kMostThreads = 1024;
+  constexpr double kMostGib = 1e6;
+  constexpr double kLongestMs = kLongestS * 1e3;
+  const FlagRange ranges[] = {
+      {"--threads", static_cast<double>(options.threads_per_rank), 0, kMostThreads},
+      {"--kv-cache-gib", options.kv_cache_gib, 0, kMostGib},
+      {"--max-gap-ms", options.max_gap_ms, 1, kLongestMs},
+      {"--target-ttft-ms", options.target_ttft_ms, 0, kLongestMs},
+      {"--target-tpot-ms", options.target_tpot_ms, 0, kLongestMs},
+      {"--stall-limit", options.stall_limit_s, 0.5, kLongestS},
+      {"--failure-grace", options.failure_grace_s, 0, kLongestS},
+  };
+  check_ranges(ranges);
   options.layout = parse_layout(flags.layout);
   options.dtype = parse_serving_dtype("--dtype", flags.dtype);
   options.kv_dtype = parse_serving_dtype("--kv-dtype", flags.kv_dtype);

@@ -1,6 +1,7 @@
 // Options of every subcommand that runs a model: serve, generate, chat.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "serve/options.h"
@@ -10,6 +11,19 @@ class App;
 }
 
 namespace plait {
+
+// A number that a flag was given and what it may be.
+struct FlagRange {
+  const char* flag;
+  double value = 0;
+  double least = 0;
+  double most = 0;
+};
+// Longest time in seconds that a flag may say: eleven days.
+constexpr double kLongestS = 1e6;
+
+// Errors: kInvalidArgument naming the first flag that is out of its range, or no number (nan).
+void check_ranges(std::span<const FlagRange> flags);
 
 struct EngineFlags {
   ServingOptions options;

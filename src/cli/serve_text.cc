@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_full.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "data/token_file.h"
 
 namespace plait {
@@ -56,6 +57,8 @@ ServeText load_serve_text(const ServeTextOptions& options) {
   const fs::path folder(options.model);
   std::error_code ignored;
   if (fs::is_directory(folder, ignored) && !fs::exists(folder / "tokenizer.json", ignored)) {
+    log_warning(-1, "{}: no tokenizer.json; tokens are taken as bytes, as in plait train's data",
+                options.model);
     text.model.tokenizer = std::make_shared<const Tokenizer>(byte_tokenizer(options.model));
     text.model.eos_ids = {kEndOfDocument};
   } else {

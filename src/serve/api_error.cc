@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json_full.h"
+#include "base/text.h"
 
 namespace plait {
 
@@ -57,7 +58,7 @@ ApiProblem not_found_problem(const std::string& path) {
 ApiProblem wrong_method_problem(const std::string& method, const std::string& allowed) {
   ApiProblem problem;
   problem.status = 405;
-  problem.message = fmt::format("{} is not allowed here; use {}", method, allowed);
+  problem.message = fmt::format("{} is not allowed here; use {}", shortened(method, 40), allowed);
   problem.code = "method_not_allowed";
   return problem;
 }

@@ -4,23 +4,17 @@
 #include <utility>
 
 #include "base/json_full.h"
-#include "base/json_reader.h"
 #include "serve/api_error.h"
 
 namespace plait {
 
 ApiFields::ApiFields(const Json& object, std::string path)
-    : object_(&object), path_(std::move(path)) {
+    : JsonFields(object), path_(std::move(path)) {
   if (!object.is_object()) {
     const std::string field = path_.empty() ? "" : path_.substr(0, path_.size() - 1);
     refuse_field(field, fmt::format("{} is {}; it must be a JSON object",
                                     field.empty() ? "the body" : field, shown_json(object)));
   }
-}
-
-const Json* ApiFields::find(const char* key) const {
-  const auto found = object_->find(key);
-  return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
 void ApiFields::wrong_type(const char* key, const Json& value, const char* needed) const {
@@ -76,28 +70,6 @@ std::optional<double> ApiFields::number(const char* key, NumberRange range) cons
                              shown_json(*value), range.least, range.most));
   }
   return number;
-}
-
-bool ApiFields::flag(const char* key, bool otherwise) const {
-  const Json* value = find(key);
-  if (value == nullptr) {
-    return otherwise;
-  }
-  if (!value->is_boolean()) {
-    wrong_type(key, *value, "true or false");
-  }
-  return value->get<bool>();
-}
-
-std::optional<std::string> ApiFields::text(const char* key) const {
-  const Json* value = find(key);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  if (!value->is_string()) {
-    wrong_type(key, *value, "a string");
-  }
-  return value->get<std::string>();
 }
 
 const Json* ApiFields::object(const char* key) const {

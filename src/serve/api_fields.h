@@ -5,13 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 
 namespace plait {
 
-// Refers to `object`, which must outlive it. Errors: ApiError 400 naming the field for a value of
-// another type or out of its range.
-class ApiFields {
+// Errors: ApiError 400 naming the field for a value of another type or out of its range.
+class ApiFields final : public JsonFields {
  public:
   // `path` stands in front of the fields' names in messages: "tools[0]." or "".
   explicit ApiFields(const Json& object, std::string path = "");
@@ -25,12 +24,9 @@ class ApiFields {
     double most = 0;
   };
 
-  const Json* find(const char* key) const;  // nullptr if absent or null
   // A number without a fraction counts: 5.0.
   std::optional<int64_t> integer(const char* key, IntegerRange range) const;
   std::optional<double> number(const char* key, NumberRange range) const;
-  bool flag(const char* key, bool otherwise) const;
-  std::optional<std::string> text(const char* key) const;
   const Json* object(const char* key) const;
   const Json* list(const char* key) const;
   // Errors if the field is there with anything but null, false, 0, 1, "", [] or {}: silence about
@@ -38,10 +34,10 @@ class ApiFields {
   void refuse_if_set(const char* key, const char* reason) const;
 
   std::string name_of(const char* key) const { return path_ + key; }
-  [[noreturn]] void wrong_type(const char* key, const Json& value, const char* needed) const;
+  [[noreturn]] void wrong_type(const char* key, const Json& value,
+                               const char* needed) const override;
 
  private:
-  const Json* object_;
   std::string path_;
 };
 

@@ -10,6 +10,7 @@
 #include "base/json_full.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "serve/prepare.h"
 
 namespace plait {
@@ -176,7 +177,7 @@ std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& request) {
       (key == nullptr || !keys_.accepts(*key))) {
     problem = unauthorized_problem();
   } else if (row == nullptr) {
-    problem = not_found_problem(request.path.substr(0, 100));
+    problem = not_found_problem(shortened(request.path, 100));
   } else if (!allows(row->methods, request.method)) {
     problem = wrong_method_problem(request.method, row->methods);
   }
@@ -332,7 +333,7 @@ void ApiServer::answer_models(const Exchange& exchange, const std::string& path)
   const std::string name = path.substr(std::string(exchange.path).size());
   const auto& names = options_.model_names;
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    reply_problem(exchange, unknown_model_problem(name.substr(0, 200)));
+    reply_problem(exchange, unknown_model_problem(shortened(name, 200)));
     return;
   }
   response.body = model_json(name, created_s_, length);

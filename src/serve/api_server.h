@@ -49,7 +49,7 @@ class ApiServer final : public HttpHandler {
   void end_answers();
   // After HttpServer::stop(): the model is not used any more once this returns.
   void stop() { workers_.stop(); }
-  bool draining() const { return draining_; }  // begin_drain() has taken effect; any thread
+  bool draining() const { return draining_; }         // begin_drain() has taken effect; any thread
   int64_t num_active() const { return num_active_; }  // answers in the making; any thread
 
   std::optional<HttpResponse> check_head(const HttpRequest& request) override;

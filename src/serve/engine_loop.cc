@@ -38,7 +38,7 @@ bool EngineLoop::is_eos(int32_t token) const {
 
 bool EngineLoop::is_plain_greedy(const Sequence& sequence) const {
   const SamplingParams& params = sequence.request.sampling;
-  return params.temperature == 0 && params.num_logprobs < 0 && params.logit_bias.empty() &&
+  return params.greedy() && params.num_logprobs < 0 && params.logit_bias.empty() &&
          params.repetition_penalty == 1 && params.presence_penalty == 0 &&
          params.frequency_penalty == 0 && sequence.generated_count() >= params.min_tokens;
 }

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "base/json_full.h"
+#include "base/text.h"
 #include "serve/api_error.h"
 #include "serve/api_fields.h"
 #include "serve/openai_request.h"
@@ -22,7 +23,7 @@ void check_content(const ApiFields& message, const std::string& path) {
     const std::string type = part.text("type").value_or("");
     if (type != "text") {
       refuse_field(part_path, fmt::format("{} is of type '{}'; only 'text' is supported", part_path,
-                                          type.substr(0, 40)));
+                                          shortened(type, 40)));
     }
     if (!part.text("text")) {
       refuse_field(part_path, fmt::format("{}.text is missing", part_path));
@@ -71,7 +72,7 @@ void check_chat_messages(const Json& messages) {
       refuse_field(path + "role",
                    fmt::format("{}role is '{}'; it must be system, developer, user, assistant or "
                                "tool",
-                               path, role.value_or("").substr(0, 40)));
+                               path, shortened(role.value_or(""), 40)));
     }
     check_content(message, path);
     if (message.find("content") == nullptr && *role != "assistant") {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json_full.h"
+#include "base/text.h"
 #include "serve/api_error.h"
 #include "serve/api_fields.h"
 #include "serve/sampling_check.h"
@@ -66,7 +67,7 @@ void parse_logit_bias(const ApiFields& fields, SamplingParams& sampling) {
     }
     if (token < 0) {
       refuse_field("logit_bias", fmt::format("logit_bias has the key '{}'; keys are token ids",
-                                             key.substr(0, 40)));
+                                             shortened(key, 40)));
     }
     const Json& value = item.value();
     if (!value.is_number()) {
@@ -135,7 +136,7 @@ void refuse_unsupported(const ApiFields& fields) {
     if (!type || *type != "text") {
       refuse_field("response_format",
                    fmt::format("response_format of type '{}' is not supported; only 'text' is",
-                               type.value_or("").substr(0, 40)));
+                               shortened(type.value_or(""), 40)));
     }
   }
   for (const char* key : {"guided_json", "guided_regex", "guided_choice", "guided_grammar",

@@ -52,6 +52,10 @@ void check_options(const ServedModel& model, const ServingOptions& options) {
                 "max-num-queued-reqs, kv-cache-gib and max-model-len must not be negative");
   }
   const int64_t most = model.config.max_position_embeddings;
+  if (options.max_model_len == 1) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "max-model-len is 1; a prompt and an answer have at least a token each");
+  }
   if (options.max_model_len > most) {
     throw_error(ErrorCode::kInvalidArgument, "max-model-len is {}; {} has {} positions",
                 options.max_model_len, model.path, most);

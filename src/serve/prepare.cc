@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json_full.h"
+#include "base/text.h"
 #include "serve/api_fields.h"
 #include "serve/sampling_check.h"
 
@@ -16,7 +17,7 @@ constexpr int64_t kDefaultCompletionTokens = 16;  // as the API has it
 void check_model(const std::string& model, const PrepareContext& context) {
   const auto& names = *context.model_names;
   if (!model.empty() && std::find(names.begin(), names.end(), model) == names.end()) {
-    throw ApiError(unknown_model_problem(model.substr(0, 200)));
+    throw ApiError(unknown_model_problem(shortened(model, 200)));
   }
 }
 

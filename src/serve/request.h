@@ -12,9 +12,12 @@
 
 namespace plait {
 
+// Logits divided by less would leave the range of a float.
+constexpr float kLeastTemperature = 1e-5F;
+
 // Ranges are checked by check_sampling before a request reaches the queue.
 struct SamplingParams {
-  float temperature = 1;  // 0: greedy
+  float temperature = 1;  // below kLeastTemperature: greedy
   float top_p = 1;
   float min_p = 0;
   int64_t top_k = 0;  // 0: all
@@ -28,6 +31,8 @@ struct SamplingParams {
   int64_t min_tokens = 0;
   int64_t max_tokens = 16;
   int num_logprobs = -1;  // -1: none; n: of the chosen token and the n most likely ones
+
+  bool greedy() const { return temperature < kLeastTemperature; }
 };
 
 struct GenerationRequest {

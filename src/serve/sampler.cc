@@ -253,7 +253,7 @@ GeneratedToken Sampler::sample(std::span<float> logits, const SamplingParams& pa
     original_.assign(logits.begin(), logits.end());
   }
   apply_penalties(logits, params, context);
-  out.token = params.temperature > 0 ? draw(logits, params, context) : best_token(logits);
+  out.token = params.greedy() ? best_token(logits) : draw(logits, params, context);
   if (params.num_logprobs >= 0) {
     fill_logprobs(original_, params.num_logprobs, out);
   }

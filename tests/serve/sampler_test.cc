@@ -45,6 +45,8 @@ TEST(Sampler, GreedyTakesTheFirstOfTheBest) {
   logits[3] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(sample(logits, {.temperature = 0}), 40);
   const std::vector<float> nothing(5, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(sample(logits, {.temperature = 1e-6F}), 40);
+  EXPECT_EQ(sample(logits, {.temperature = std::numeric_limits<float>::denorm_min()}), 40);
   EXPECT_EQ(sample(nothing, {.temperature = 0}), 0);
   EXPECT_EQ(sample(nothing, {.temperature = 1}), 0);
 }

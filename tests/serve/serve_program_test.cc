@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -79,11 +81,40 @@ TEST(ServeProgram, EndsWithTwoIfItCannotServe) {
            {"serve", "--model", model, "--api-key-file", "/no/such/file"},
            {"serve", "--model", model, "--tls-cert", "x"},
            {"serve", "--model", model, "--host", "300.1.1.1"},
+           {"serve", "--model", model, "--max-model-len", "1"},
+           {"serve", "--model", model, "--port", "99999"},
+           {"serve", "--model", model, "--threads", "-1"},
+           {"serve", "--model", model, "--threads", "100000"},
+           {"serve", "--model", model, "--stall-limit", "0"},
+           {"serve", "--model", model, "--target-ttft-ms", "nan"},
+           {"serve", "--model", model, "--max-body-mib", "-1"},
+           {"serve", "--model", model, "--max-connections", "0"},
+           {"serve", "--model", model, "--idle-timeout", "nan"},
+           {"serve", "--model", model, "--drain-timeout", "-1"},
+           {"serve", "--model", model, "--kv-cache-gib", "inf"},
+           {"serve", "--model", model, "--served-model-name", ""},
            {"serve", "--model", model, "--reasoning-parser", "tea-leaves"}}) {
     const Result result = run_plait(args);
     EXPECT_EQ(result.status, 2) << args.back() << ": " << result.err;
     EXPECT_EQ(count_of(result.err, "plait: "), 1) << result.err;
   }
+}
+
+// Defaults that every request would be refused for.
+TEST(ServeProgram, RefusesAGenerationConfigOutOfRange) {
+  const TestFolder folder;
+  const std::filesystem::path from = std::filesystem::absolute("tests/data/goldens/tiny-qwen3");
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::create_symlink(from / name, folder.file(name));
+  }
+  std::ofstream(folder.file("generation_config.json")) << R"({"temperature": 9})";
+  const Result result = run_plait({"serve", "--model", folder.path(), "--dry-run"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("temperature is 9"), std::string::npos) << result.err;
+  EXPECT_EQ(
+      run_plait({"serve", "--model", folder.path(), "--dry-run", "--generation-config", "none"})
+          .status,
+      0);
 }
 
 TEST(ServeProgram, PrintsWhatItWouldDo) {

@@ -35,6 +35,7 @@ constexpr BadField kBadCommon[] = {
     {"top_k", R"("top_k": 1.5)"},
     {"min_p", R"("min_p": 2)"},
     {"repetition_penalty", R"("repetition_penalty": 0)"},
+    {"repetition_penalty", R"("repetition_penalty": 1e-30)"},
     {"presence_penalty", R"("presence_penalty": 2.1)"},
     {"frequency_penalty", R"("frequency_penalty": -3)"},
     {"seed", R"("seed": "x")"},
@@ -225,6 +226,24 @@ TEST(Validation, TakesWhatClientsSendWithoutMeaningIt) {
                                            {"best_of", 1}});
   EXPECT_EQ(plain.status, 200) << plain.body;
   EXPECT_EQ(rig.service().requests().back().prompt, byte_ids("hi"));
+}
+
+TEST(Validation, ShowsLongValuesCutBetweenCharacters) {
+  ApiRig rig;
+  std::string name = "a";
+  for (int i = 0; i < 1000; ++i) {
+    name += "\xC3\xA9";
+  }
+  for (const HttpAnswer& answer :
+       {rig.completion({{"response_format", {{"type", name}}}}), rig.completion({{"n", name}}),
+        rig.completion({{"logit_bias", {{name, 1}}}}), rig.completion({{"model", name}}),
+        rig.chat({{"messages", {{{"role", name}, {"content", "x"}}}}})}) {
+    EXPECT_GE(answer.status, 400) << answer.body;
+    const std::string message = answer.json().at("error").at("message");
+    EXPECT_LT(message.size(), 400U);
+    EXPECT_NE(message.find("\xC3\xA9..."), std::string::npos) << message;
+    EXPECT_EQ(message.find("\xEF\xBF\xBD"), std::string::npos) << message;
+  }
 }
 
 TEST(Validation, PassesSamplingParametersOn) {
