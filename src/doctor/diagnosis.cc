@@ -257,11 +257,17 @@ Diagnosis diagnose_jobs(const std::vector<ScannedFile>& files, const std::vector
 }  // namespace
 
 Diagnosis diagnose(std::vector<ScannedFile> files, const RuleSet& rules) {
+  std::vector<StateRemark> environment = judge_recorded_states(files);
   std::vector<std::string> notes = prepare(files, rules);
   const std::vector<JobLogs> jobs = split_jobs(files, rules);
   Diagnosis result =
       jobs.size() == 1 ? DiagnosisMaker(files, rules).make() : diagnose_jobs(files, jobs, rules);
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
+  const bool is_bad = !environment.empty() && environment[0].check.state == CheckState::kBad;
+  if (result.name == "unknown" && is_bad) {
+    result.fix = "First mend what is bad in the recorded state of the hosts (below). " + result.fix;
+  }
+  result.environment = std::move(environment);
   result.num_files = static_cast<int64_t>(files.size());
   for (const ScannedFile& file : files) {
     result.num_lines += file.num_lines;

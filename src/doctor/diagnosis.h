@@ -7,6 +7,7 @@
 #include "doctor/fault_rules.h"
 #include "doctor/findings.h"
 #include "doctor/log_scan.h"
+#include "doctor/recorded_state.h"
 
 namespace plait {
 
@@ -58,7 +59,8 @@ struct Diagnosis {
   std::vector<RuledOut> ruled_out;
   std::string job;  // which of several jobs; "" if the logs are of one
   std::vector<OtherJob> other_jobs;
-  std::vector<std::string> notes;  // files that could not be read, clocks that were corrected
+  std::vector<std::string> notes;        // files that could not be read, clocks that were corrected
+  std::vector<StateRemark> environment;  // what is wrong with the hosts of a collection
   int64_t num_files = 0;
   int64_t num_lines = 0;
   int64_t bytes = 0;

@@ -50,6 +50,30 @@ std::string shown(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
+constexpr size_t kShownRemarks = 20;
+constexpr size_t kShownHosts = 4;
+
+std::string environment_text(const std::vector<StateRemark>& remarks) {
+  std::string text;
+  for (size_t i = 0; i < remarks.size() && i < kShownRemarks; ++i) {
+    const EnvCheck& check = remarks[i].check;
+    std::string hosts;
+    for (size_t h = 0; h < remarks[i].hosts.size() && h < kShownHosts; ++h) {
+      hosts += (h == 0 ? "" : ", ") + remarks[i].hosts[h];
+    }
+    if (remarks[i].hosts.size() > kShownHosts) {
+      hosts += fmt::format(" and {} more", remarks[i].hosts.size() - kShownHosts);
+    }
+    text += fmt::format("  {:<8} {} ({}): {}\n", check_state_name(check.state), check.name, hosts,
+                        shown(check.evidence));
+    text += check.fix.empty() ? "" : fmt::format("  {:<8} -> {}\n", "", check.fix);
+  }
+  if (remarks.size() > kShownRemarks) {
+    text += fmt::format("  and {} more (--json)\n", remarks.size() - kShownRemarks);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string diagnosis_text(const Diagnosis& diagnosis) {
@@ -86,6 +110,9 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
     for (const RuledOut& item : diagnosis.ruled_out) {
       text += fmt::format("  {}: {}\n", item.name, item.reason);
     }
+  }
+  if (!diagnosis.environment.empty()) {
+    text += "\nRecorded state of the hosts\n" + environment_text(diagnosis.environment);
   }
   if (!diagnosis.other_jobs.empty()) {
     text += fmt::format("\nThese logs are of {} jobs; the above is about {}\n",
@@ -139,6 +166,14 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
                                   {"class", other.name},
                                   {"confidence", confidence_name(other.confidence)},
                                   {"cause", other.cause}});
+  }
+  json["environment"] = Json::array();
+  for (const StateRemark& remark : diagnosis.environment) {
+    json["environment"].push_back({{"hosts", remark.hosts},
+                                   {"check", remark.check.name},
+                                   {"state", check_state_name(remark.check.state)},
+                                   {"evidence", remark.check.evidence},
+                                   {"fix", text_or_null(remark.check.fix)}});
   }
   json["notes"] = diagnosis.notes;
   json["files"] = diagnosis.num_files;

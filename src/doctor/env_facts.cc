@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -245,6 +246,19 @@ void write_env(const EnvFacts& facts, const std::string& folder) {
     index += file + " " + name + "\n";
   }
   write_file_atomic(folder + "/index.txt", index);
+}
+
+EnvFacts env_of_texts(const std::map<std::string, std::string>& texts) {
+  EnvFacts facts;
+  std::istringstream index(fact(texts, "index.txt"));
+  for (std::string line; std::getline(index, line);) {
+    const size_t blank = std::min(line.find(' '), line.size());
+    const auto text = texts.find(line.substr(0, blank));
+    if (text != texts.end() && blank < line.size()) {
+      facts[line.substr(blank + 1)] = text->second;
+    }
+  }
+  return facts;
 }
 
 EnvFacts read_env(const std::string& folder) {

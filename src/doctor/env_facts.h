@@ -18,6 +18,9 @@ EnvFacts gather_env();
 // kNotFound.
 void write_env(const EnvFacts& facts, const std::string& folder);
 EnvFacts read_env(const std::string& folder);
+// The same from the texts of such a folder, by file name; lines of the index that name no text of
+// these are left out.
+EnvFacts env_of_texts(const std::map<std::string, std::string>& texts);
 
 // The fact, or "".
 const std::string& fact(const EnvFacts& facts, const std::string& name);

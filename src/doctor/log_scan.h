@@ -35,6 +35,7 @@ struct ScannedFile {
   std::string problem;        // what could not be read; "" if all could
   std::vector<LogLine> lines;
   std::string flight;  // the bytes, if it is a flight record (comm/flight_record.h)
+  std::string fact;    // the bytes (at most 4 MiB), if it is below plait-state/env/ of a collection
 };
 
 // Scans a stream to its end. Lines of more than 64 KiB are cut there; a file keeps its first

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "doctor/env_facts.h"
 #include "doctor/scan_text.h"
 #include "doctor/tar_reader.h"
 #include "doctor/tar_writer.h"
@@ -121,6 +122,33 @@ TEST_F(Collect, MergedPartsAreReadWithTheirHostsAndClocks) {
   EXPECT_EQ(diagnosis.guilty.host, "h1");
   ASSERT_FALSE(diagnosis.notes.empty());
   EXPECT_NE(diagnosis.notes[0].find("host h1 was +3600.0 s off"), std::string::npos);
+}
+
+TEST_F(Collect, TheRecordedStateOfEachHostIsJudged) {
+  const auto state = [&](const std::string& host, const std::string& hosts_tool) {
+    write_env(
+        {{"environment", "HCCL_CONNECT_TIMEOUT=60\n"}, {"hccn_tool -i 0 -link -g", hosts_tool}},
+        folder_.file("all/" + host + "/plait-state/env"));
+    write_file_atomic(folder_.file("all/" + host + "/a.log"), "nothing that is known\n");
+  };
+  state("h0", "link status: UP\n");
+  state("h1", "link status: DOWN\n");
+  const Diagnosis diagnosis =
+      diagnose(scan_logs({folder_.file("all")}, test_rules(), {}), test_rules());
+  EXPECT_EQ(diagnosis.name, "unknown");
+  EXPECT_TRUE(diagnosis.fix.starts_with("First mend what is bad")) << diagnosis.fix;
+  const auto says = [&](const std::string& word) {
+    std::vector<std::string> hosts;
+    for (const StateRemark& remark : diagnosis.environment) {
+      if (remark.check.evidence.find(word) != std::string::npos) {
+        hosts = remark.hosts;
+      }
+    }
+    return hosts;
+  };
+  EXPECT_EQ(says("DOWN"), std::vector<std::string>({"h1"}));
+  EXPECT_EQ(says("HCCL_CONNECT_TIMEOUT"), std::vector<std::string>({"h0", "h1"}));
+  EXPECT_NE(diagnosis_text(diagnosis).find("Recorded state of the hosts"), std::string::npos);
 }
 
 TEST_F(Collect, ADamagedPartIsToldAndDoesNotSpoilTheOthers) {
