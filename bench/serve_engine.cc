@@ -6,8 +6,9 @@
 //
 //   serve_engine [--model DIR | --shape qwen3-0.6b] [--threads 2] [--layout dp1] [--dtype auto]
 //                [--quantize none] [--streams 1,2,4,8,16] [--depth 0] [--only
-//                decode|prefill|plan|gap]
+//                decode|prefill|plan|gap] [--json]
 //
+// --json: one object on stdout, with a row a figure; the lines for people go to stderr.
 // Without --model it writes a model of the shape with random weights to /tmp first.
 #include <algorithm>
 #include <condition_variable>
@@ -25,6 +26,7 @@
 #include "base/clock.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
+#include "base/json_full.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
 #include "checkpoint/random_model.h"
@@ -37,7 +39,30 @@
 namespace plait {
 namespace {
 
+// Figures as they come: a line for people, and a row of the JSON object.
+class Report {
+ public:
+  explicit Report(bool as_json) : as_json_(as_json) {}
+
+  void add(const std::string& line, Json row) {
+    std::FILE* out = as_json_ ? stderr : stdout;
+    std::fprintf(out, "%s\n", line.c_str());
+    std::fflush(out);
+    rows_.push_back(std::move(row));
+  }
+  void end() const {
+    if (as_json_) {
+      std::printf("%s\n", dump_json(Json{{"rows", rows_}}, 2).c_str());
+    }
+  }
+
+ private:
+  bool as_json_;
+  Json rows_ = Json::array();
+};
+
 struct Options {
+  bool json = false;
   std::string model;
   std::string shape = "qwen3-0.6b";
   std::string only;
@@ -104,11 +129,15 @@ class Client {
 // The fastest that this machine's memory and arithmetic allow one rank.
 class Bound {
  public:
-  explicit Bound(int num_threads) : num_threads_(num_threads) {
+  Bound(int num_threads, Report& report) : num_threads_(num_threads) {
     ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
     flops_per_s_ = cpu::measure_gemm_peak(DType::kF32, pool);
     const double memory = read_bandwidth();
-    std::printf("memory %.1f GB/s, f32 product %.0f GFLOP/s\n", memory / 1e9, flops_per_s_ / 1e9);
+    report.add(fmt::format("memory {:.1f} GB/s, f32 product {:.0f} GFLOP/s", memory / 1e9,
+                           flops_per_s_ / 1e9),
+               {{"what", "machine"},
+                {"memory_bytes_per_s", memory},
+                {"product_flops_per_s", flops_per_s_}});
   }
 
   // Bytes a second, now.
@@ -139,8 +168,9 @@ class Bound {
     const double head = 2.0 * static_cast<double>(config_.hidden_size * config_.vocab_size);
     return flops_per_s_ / (model_flops_per_token(config_, tokens) / 3 - head);
   }
+  bool known() const { return ranks_ == 1; }
   std::string share(double tokens_per_s, double bound) const {
-    return ranks_ > 1
+    return !known()
                ? ""
                : fmt::format(" ({:.0f} % of the bound {:.1f})", 100 * tokens_per_s / bound, bound);
   }
@@ -198,18 +228,35 @@ DecodeResult run_decode(ServingEngine& engine, int64_t streams, int64_t prompt) 
           1 - (after.kernel_s - before.kernel_s) / step_s};
 }
 
-void bench_prefill(ServingEngine& engine, const Bound& bound) {
+// null if there is none.
+Json bound_json(const Bound& bound, double tokens_per_s) {
+  return bound.known() ? Json(tokens_per_s) : Json();
+}
+
+void bench_prefill(ServingEngine& engine, const Bound& bound, Report& report) {
   double best = 0;
   for (int i = 0; i < 3; ++i) {
     Client client(engine);
     const Stream stream = client.wait(client.submit(512, 1));
     best = std::max(best, 512 / (stream.token_s.front() - stream.submitted_s));
   }
-  std::printf("prefill 512 tokens: %.1f tok/s%s\n", best,
-              bound.share(best, bound.prefill(512)).c_str());
+  const double most = bound.prefill(512);
+  report.add(fmt::format("prefill 512 tokens: {:.1f} tok/s{}", best, bound.share(best, most)),
+             {{"what", "prefill"},
+              {"tokens", 512},
+              {"tokens_per_s", best},
+              {"bound_tokens_per_s", bound_json(bound, most)}});
 }
 
-void bench_decode(const Options& options, ServingEngine& engine, const Bound& bound) {
+struct DecodeBench {
+  const Options& options;
+  ServingEngine& engine;
+  const Bound& bound;
+  Report& report;
+};
+
+void bench_decode(const DecodeBench& bench) {
+  const auto& [options, engine, bound, report] = bench;
   const int64_t prompt = options.depth > 0 ? options.depth : 128;
   for (const int64_t streams : options.streams) {
     DecodeResult best;
@@ -222,16 +269,20 @@ void bench_decode(const Options& options, ServingEngine& engine, const Bound& bo
         most = bound.decode(streams, prompt + 16, bytes_per_s);
       }
     }
-    std::printf(
-        "decode %2lld streams behind %lld tokens: %.1f tok/s%s, %.1f %% of a step outside "
-        "kernels\n",
-        static_cast<long long>(streams), static_cast<long long>(prompt), best.tokens_per_s,
-        bound.share(best.tokens_per_s, most).c_str(), 100 * best.outside_share);
-    std::fflush(stdout);
+    report.add(fmt::format("decode {:2} streams behind {} tokens: {:.1f} tok/s{}, {:.1f} % of a "
+                           "step outside kernels",
+                           streams, prompt, best.tokens_per_s, bound.share(best.tokens_per_s, most),
+                           100 * best.outside_share),
+               {{"what", "decode"},
+                {"streams", streams},
+                {"depth", prompt},
+                {"tokens_per_s", best.tokens_per_s},
+                {"bound_tokens_per_s", bound_json(bound, most)},
+                {"outside_kernels", best.outside_share}});
   }
 }
 
-void bench_gap(ServingEngine& engine) {
+void bench_gap(ServingEngine& engine, Report& report) {
   Client client(engine);
   std::vector<size_t> ids;
   for (int i = 0; i < 4; ++i) {
@@ -255,19 +306,22 @@ void bench_gap(ServingEngine& engine) {
       longest = std::max(longest, stream.token_s[t] - stream.token_s[t - 1]);
     }
   }
-  std::printf(
-      "4 streams and a 900-token prompt: longest gap %.0f ms (before: %.0f), time to the "
-      "prompt's first token %.2f s, %.1f tok/s in all\n",
-      1e3 * beside, 1e3 * before, prompt.token_s.front() - prompt.submitted_s,
-      static_cast<double>(tokens + 4) / (end_s - prompt.submitted_s + 1e-9));
+  const double ttft_s = prompt.token_s.front() - prompt.submitted_s;
+  const double tokens_per_s = static_cast<double>(tokens + 4) / (end_s - prompt.submitted_s + 1e-9);
+  report.add(
+      fmt::format("4 streams and a 900-token prompt: longest gap {:.0f} ms (before: {:.0f}), "
+                  "time to the prompt's first token {:.2f} s, {:.1f} tok/s in all",
+                  1e3 * beside, 1e3 * before, ttft_s, tokens_per_s),
+      {{"what", "gap"},
+       {"longest_gap_s", beside},
+       {"longest_gap_before_s", before},
+       {"prompt_ttft_s", ttft_s},
+       {"tokens_per_s", tokens_per_s}});
 }
 
-void bench_plan(Options options, double plan_tokens_per_s, Bound& bound) {
+double eager_tokens_per_s(Options options, Bound& bound) {
   options.serving.eager = true;
-  const auto engine = start(options, bound);
-  const DecodeResult eager = run_decode(*engine, 1, 128);
-  std::printf("1 stream: step plan %.1f tok/s, eager %.1f tok/s\n", plan_tokens_per_s,
-              eager.tokens_per_s);
+  return run_decode(*start(options, bound), 1, 128).tokens_per_s;
 }
 
 int run(Options& options) {
@@ -281,8 +335,10 @@ int run(Options& options) {
   const auto wanted = [&](const char* name) {
     return options.only.empty() || options.only == name;
   };
-  Bound bound(options.serving.threads_per_rank > 0 ? options.serving.threads_per_rank
-                                                   : available_cores());
+  Report report(options.json);
+  Bound bound(
+      options.serving.threads_per_rank > 0 ? options.serving.threads_per_rank : available_cores(),
+      report);
   double one_stream = 0;
   {
     // All prompts are through before anyone ends: no bound on the gap.
@@ -290,28 +346,40 @@ int run(Options& options) {
     unbounded.serving.max_gap_ms = 1e6;
     const auto engine = start(unbounded, bound);
     if (wanted("prefill")) {
-      bench_prefill(*engine, bound);
+      bench_prefill(*engine, bound, report);
     }
     if (wanted("decode")) {
-      bench_decode(options, *engine, bound);
+      bench_decode({options, *engine, bound, report});
     }
     if (wanted("plan")) {
       one_stream = run_decode(*engine, 1, 128).tokens_per_s;
     }
   }
   if (wanted("gap")) {
-    bench_gap(*start(options, bound));
+    bench_gap(*start(options, bound), report);
   }
   if (wanted("plan")) {
-    bench_plan(options, one_stream, bound);
+    const double eager = eager_tokens_per_s(options, bound);
+    report.add(
+        fmt::format("1 stream: step plan {:.1f} tok/s, eager {:.1f} tok/s", one_stream, eager),
+        {{"what", "plan"}, {"tokens_per_s", one_stream}, {"eager_tokens_per_s", eager}});
   }
+  report.end();
   return 0;
 }
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
+    if (flag == "--json") {
+      options.json = true;
+      --i;
+      continue;
+    }
+    if (i + 1 == argc) {
+      throw_error(ErrorCode::kInvalidArgument, "{} needs a value", flag);
+    }
     const std::string value = argv[i + 1];
     if (flag == "--model") {
       options.model = value;

@@ -15,7 +15,6 @@ machine and nothing but Python.
 import argparse
 import json
 import pathlib
-import re
 import shutil
 import socket
 import subprocess
@@ -74,20 +73,23 @@ class Plait:
         self.options = options
 
     def bench(self, *flags):
-        """Output of serve_engine."""
+        """Rows of serve_engine."""
         model = ["--model", self.options.model] if self.options.model else []
-        return run([self.options.build / "bench/serve_engine", "--threads", self.options.threads,
-                    *model, *flags])
+        out = run([self.options.build / "bench/serve_engine", "--json", "--threads",
+                   self.options.threads, *model, *flags])
+        return json.loads(out)["rows"]
 
     def prefill(self, *flags):
-        return float(re.search(r"prefill 512 tokens: ([\d.]+)",
-                               self.bench("--only", "prefill", *flags)).group(1))
+        rows = self.bench("--only", "prefill", *flags)
+        return max(row["tokens_per_s"] for row in rows if row["what"] == "prefill")
 
     def decode(self, streams, *flags):
-        out = self.bench("--only", "decode", "--streams", ",".join(map(str, streams)), *flags)
-        print("\n".join("    " + line for line in out.splitlines()), flush=True)
-        return {int(n): float(speed) for n, speed in
-                re.findall(r"decode +(\d+) streams[^:]*: ([\d.]+)", out)}
+        rows = self.bench("--only", "decode", "--streams", ",".join(map(str, streams)), *flags)
+        rows = [row for row in rows if row["what"] == "decode"]
+        for row in rows:
+            print(f"    {row['streams']} streams: {row['tokens_per_s']:.1f} tok/s, bound "
+                  f"{row['bound_tokens_per_s'] or 0:.1f}", flush=True)
+        return {row["streams"]: row["tokens_per_s"] for row in rows}
 
     def serve(self, port):
         model = self.options.model or "/tmp/plait-qwen3-0.6b"

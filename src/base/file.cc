@@ -47,16 +47,34 @@ void throw_errno(const std::string& action, const std::string& path) {
   throw_error(code, "cannot {} '{}': {}{}", action, path, std::strerror(error), hint);
 }
 
+namespace {
+
+// A file that is read; errors as read_file's.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path)
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (descriptor_.get() < 0) {
+      throw_errno("open", path);
+    }
+    if (fstat(descriptor_.get(), &info_) != 0) {
+      throw_errno("read", path);
+    }
+  }
+  int get() const { return descriptor_.get(); }
+  mode_t mode() const { return info_.st_mode; }
+  int64_t size() const { return info_.st_size; }
+
+ private:
+  Descriptor descriptor_;
+  struct stat info_ {};
+};
+
+}  // namespace
+
 std::string read_file(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    throw_errno("open", path);
-  }
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    throw_errno("read", path);
-  }
-  if (S_ISDIR(info.st_mode)) {
+  const OpenFile file(path);
+  if (S_ISDIR(file.mode())) {
     throw_error(ErrorCode::kInvalidArgument, "'{}' is a folder, a file is needed", path);
   }
   std::string content;
@@ -116,18 +134,11 @@ void write_file_atomic(const std::string& path, std::string_view content) {
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    throw_errno("open", path);
-  }
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    throw_errno("read", path);
-  }
-  if (!S_ISREG(info.st_mode)) {
+  const OpenFile file(path);
+  if (!S_ISREG(file.mode())) {
     throw_error(ErrorCode::kInvalidArgument, "'{}' is not a regular file", path);
   }
-  size_ = info.st_size;
+  size_ = file.size();
   if (size_ == 0) {
     return;
   }

@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 namespace plait {
 
 std::string lower(std::string text) {
@@ -14,6 +16,12 @@ std::string trimmed(std::string_view text, std::string_view blanks) {
   return begin == std::string_view::npos
              ? ""
              : std::string(text.substr(begin, text.find_last_not_of(blanks) - begin + 1));
+}
+
+std::string format_seconds(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6)
+         : seconds < 1  ? fmt::format("{:.2f} ms", seconds * 1e3)
+                        : fmt::format("{:.3f} s", seconds);
 }
 
 std::string shortened(std::string_view text, size_t most) {

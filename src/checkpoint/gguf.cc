@@ -8,26 +8,12 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "checkpoint/gguf_parts.h"
 
 namespace plait {
 namespace {
 
-// Types of metadata values.
-enum ValueType : uint32_t {
-  kUint8,
-  kInt8,
-  kUint16,
-  kInt16,
-  kUint32,
-  kInt32,
-  kFloat32,
-  kBool,
-  kText,
-  kArray,
-  kUint64,
-  kInt64,
-  kFloat64,
-};
+using enum gguf::ValueType;
 
 // Bytes of a value of fixed size; 0 for the others.
 size_t value_size(uint32_t type) {

@@ -1,4 +1,4 @@
-// What the files of the GGUF import share. Internal to checkpoint/ and its tests.
+// What the files that read and write GGUF share. Internal to checkpoint/ and its tests.
 #pragma once
 
 #include <string>
@@ -8,6 +8,25 @@
 #include "text/tokenizer_spec.h"
 
 namespace plait {
+
+// Types of metadata values, with the numbers that stand in files.
+namespace gguf {
+enum ValueType : uint32_t {
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kUint32,
+  kInt32,
+  kFloat32,
+  kBool,
+  kText,
+  kArray,
+  kUint64,
+  kInt64,
+  kFloat64,
+};
+}  // namespace gguf
 
 // Errors: as open_gguf_weights.
 ModelConfig gguf_config(const GgufView& gguf);

@@ -4,22 +4,15 @@
 
 #include "base/error.h"
 #include "base/round_up.h"
+#include "checkpoint/gguf_parts.h"
 
 namespace plait {
 namespace {
 
+using enum gguf::ValueType;
+
 constexpr int64_t kAlignment = 32;
 constexpr uint32_t kVersion = 3;
-
-// Types of metadata values.
-enum ValueType : uint32_t {
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kText = 8,
-  kArray = 9,
-};
 
 template <typename T>
 std::string raw(T value) {

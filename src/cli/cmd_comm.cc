@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -114,19 +115,19 @@ void put(const std::string& text) {
 
 struct CommReport {
   Json json;
-  std::string html, text;
+  std::string text;
+  std::function<std::string()> html;  // made only when asked for
 };
 
 // 0: nothing stands out; 1: something does.
 int finish(const CommFlags& flags, const std::vector<Finding>& findings, const CommReport& report) {
-  const auto& [json, html, text] = report;
   if (!flags.html.empty()) {
-    write_file_atomic(flags.html, html);
+    write_file_atomic(flags.html, report.html());
   }
   if (!flags.out.empty()) {
-    write_file_atomic(flags.out, dump_json(json, 2) + "\n");
+    write_file_atomic(flags.out, dump_json(report.json, 2) + "\n");
   }
-  put(flags.json ? dump_json(json, 2) + "\n" : text + findings_text(findings));
+  put(flags.json ? dump_json(report.json, 2) + "\n" : report.text + findings_text(findings));
   return findings.empty() ? 0 : 1;
 }
 
@@ -181,7 +182,8 @@ int run_comm_sweep(const CommFlags& flags) {
       }
     }
     status =
-        finish(flags, findings, {sweep_json(result, findings), sweep_html(result, findings), text});
+        finish(flags, findings,
+               {sweep_json(result, findings), text, [&] { return sweep_html(result, findings); }});
   });
   return status;
 }
@@ -197,9 +199,9 @@ int run_comm_links(const CommFlags& flags) {
     });
     if (world.rank() == 0) {
       const std::vector<Finding> findings = judge_links(result);
-      status = finish(
-          flags, findings,
-          {links_json(result, findings), links_html(result, findings), links_text(result) + "\n"});
+      status = finish(flags, findings,
+                      {links_json(result, findings), links_text(result) + "\n",
+                       [&] { return links_html(result, findings); }});
     }
   });
   return status;

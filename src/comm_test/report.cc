@@ -5,23 +5,13 @@
 
 #include <fmt/printf.h>
 
+#include "base/bytes.h"
 #include "base/json_full.h"
 #include "base/json_reader.h"
+#include "base/text.h"
 
 namespace plait {
 namespace {
-
-std::string time_text(double seconds) {
-  return seconds < 1e-3  ? fmt::format("{:.1f} us", seconds * 1e6)
-         : seconds < 1.0 ? fmt::format("{:.2f} ms", seconds * 1e3)
-                         : fmt::format("{:.2f} s", seconds);
-}
-
-std::string size_text(int64_t bytes) {
-  return bytes >= 1 << 20 && bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20)
-         : bytes >= 1024 && bytes % 1024 == 0       ? fmt::format("{} KiB", bytes >> 10)
-                                                    : fmt::format("{} B", bytes);
-}
 
 std::string check_text(const SweepRow& row) {
   return !row.checked ? "-" : row.wrong == 0 ? "0" : std::to_string(row.wrong);
@@ -64,10 +54,10 @@ std::string sweep_row(const SweepRow& row) {
       row.last_rank >= 0 && row.late_calls > 0
           ? fmt::format("rank {} {:.0f} %", row.last_rank, 100 * row.last_share)
           : "-";
-  return fmt::format("{:<15}{:>10}{:>7}{:>12}{:>12}{:>12}{:>11.3f}{:>11.3f}{:>7}  {}\n",
-                     test_op_name(row.op), size_text(row.bytes), row.iterations,
-                     time_text(row.p50_s), time_text(row.p99_s), time_text(row.max_s),
-                     row.algbw / 1e9, row.busbw / 1e9, check_text(row), last);
+  return fmt::format(
+      "{:<15}{:>10}{:>7}{:>12}{:>12}{:>12}{:>11.3f}{:>11.3f}{:>7}  {}\n", test_op_name(row.op),
+      format_bytes(row.bytes), row.iterations, format_seconds(row.p50_s), format_seconds(row.p99_s),
+      format_seconds(row.max_s), row.algbw / 1e9, row.busbw / 1e9, check_text(row), last);
 }
 
 std::string hccl_test_head(const SweepOptions& options) {

@@ -227,8 +227,8 @@ Explanation explain_measured(const Measured& measured, const TrainJob& job,
         {"step", t.step.best, *measured.step, true, !inside,
          inside ? "inside the interval of the prediction" : "outside the interval"});
     explanation.verdict =
-        fmt::format("The step took {} instead of {} ({:+.0f} %)", seconds_text(*measured.step),
-                    seconds_text(t.step.best), 100 * ratio);
+        fmt::format("The step took {} instead of {} ({:+.0f} %)", format_seconds(*measured.step),
+                    format_seconds(t.step.best), 100 * ratio);
     const auto guilty =
         std::find_if(explanation.differences.begin() + 1, explanation.differences.end(),
                      [](const Difference& d) { return d.seconds && d.differs; });
@@ -246,9 +246,9 @@ std::string explanation_text(const Explanation& explanation) {
   for (const Difference& d : explanation.differences) {
     const double ratio = d.predicted > 0 ? d.measured / d.predicted - 1 : 0;
     text += fmt::format("{:34} {:>12} {:>12} {:+8.0f}%{}\n", d.term,
-                        d.seconds ? seconds_text(d.predicted) : bytes_text(d.predicted),
-                        d.seconds ? seconds_text(d.measured) : bytes_text(d.measured), 100 * ratio,
-                        d.differs ? "  <- " + d.meaning : "");
+                        d.seconds ? format_seconds(d.predicted) : bytes_text(d.predicted),
+                        d.seconds ? format_seconds(d.measured) : bytes_text(d.measured),
+                        100 * ratio, d.differs ? "  <- " + d.meaning : "");
   }
   return text + (explanation.verdict.empty() ? "" : explanation.verdict + "\n");
 }

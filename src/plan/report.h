@@ -9,8 +9,7 @@
 
 namespace plait {
 
-std::string bytes_text(double bytes);      // "12.3 GiB"
-std::string seconds_text(double seconds);  // "1.23 s", "45.6 ms"
+std::string bytes_text(double bytes);  // format_bytes of whole bytes
 
 // One layout in full: memory per stage by category, time per phase, traffic per axis, sources.
 std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Estimate& estimate);

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/svg.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/html/figures.h"
-#include "base/svg.h"
 #include "plan/neighbours.h"
 #include "plan/report.h"
 
@@ -97,8 +98,9 @@ std::string card(const std::string& name, const std::string& value) {
 std::string cards(const Estimate& e) {
   const StageMemoryPlan& worst = e.worst_stage();
   return "<div class=\"cards\">\n" +
-         card("step", fmt::format("{} ({} to {})", seconds_text(e.time.step.best),
-                                  seconds_text(e.time.step.low), seconds_text(e.time.step.high))) +
+         card("step",
+              fmt::format("{} ({} to {})", format_seconds(e.time.step.best),
+                          format_seconds(e.time.step.low), format_seconds(e.time.step.high))) +
          card("tokens/s a device", fmt::format("{:.0f}", e.tokens_per_second_per_device)) +
          card("MFU", fmt::format("{:.1f} %", 100 * e.mfu)) +
          card(fmt::format("peak of stage {}", worst.stage),
@@ -132,8 +134,8 @@ std::string table(const SearchResult& result) {
         "<tr><td>{}</td><td>{}{}</td><td>{}</td><td>{:.4g} to {:.4g} s</td><td>{:.0f}</td>"
         "<td>{:.1f} %</td><td>{:.1f}</td><td>{:.1f}</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n",
         ++rank, html_escaped(describe_layout(candidate.job)),
-        e.fit == Fit::kTight ? " (tight)" : "", seconds_text(t.step.best), t.step.low, t.step.high,
-        e.tokens_per_second_per_device, 100 * e.mfu, e.worst_stage().peak.best / kGiB,
+        e.fit == Fit::kTight ? " (tight)" : "", format_seconds(t.step.best), t.step.low,
+        t.step.high, e.tokens_per_second_per_device, 100 * e.mfu, e.worst_stage().peak.best / kGiB,
         (e.capacity - e.worst_stage().peak.best) / kGiB, 100 * t.bubble / t.step.best,
         100 * exposed / t.step.best);
   }

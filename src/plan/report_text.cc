@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/limits.h"
 #include "plan/neighbours.h"
@@ -78,15 +80,7 @@ double exposed(const StepTime& t) {
 }  // namespace
 
 std::string bytes_text(double bytes) {
-  if (bytes < 1024 * 1024) {
-    return fmt::format("{:.1f} KiB", bytes / 1024);
-  }
-  return bytes < kGiB ? fmt::format("{:.1f} MiB", bytes / 1024 / 1024)
-                      : fmt::format("{:.2f} GiB", bytes / kGiB);
-}
-
-std::string seconds_text(double seconds) {
-  return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.3f} s", seconds);
+  return format_bytes(static_cast<int64_t>(bytes));
 }
 
 std::string provenance_text(const Cluster& cluster) {
@@ -122,23 +116,23 @@ std::string estimate_text(const TrainJob& job, const Cluster& cluster, const Est
       stack_name(job.stack), dtype_name(job.dtype), job.batch.global_batch_size, job.batch.seq_len,
       job.batch.micro_batch_size, job.batch.num_microbatches(job.layout), estimate.capacity / kGiB);
   text += stage_table(estimate);
-  text +=
-      fmt::format("\nStep time {} ({} .. {}), {:.0f} tokens/s a device, MFU {:.1f} %\n",
-                  seconds_text(t.step.best), seconds_text(t.step.low), seconds_text(t.step.high),
-                  estimate.tokens_per_second_per_device, 100 * estimate.mfu);
+  text += fmt::format("\nStep time {} ({} .. {}), {:.0f} tokens/s a device, MFU {:.1f} %\n",
+                      format_seconds(t.step.best), format_seconds(t.step.low),
+                      format_seconds(t.step.high), estimate.tokens_per_second_per_device,
+                      100 * estimate.mfu);
   for (const Row& row : kTimeRows) {
     const double part = t.*row.part;
     if (part > 0) {
-      text += fmt::format("  {:30} {:>10}  {:5.1f} %\n", row.name, seconds_text(part),
+      text += fmt::format("  {:30} {:>10}  {:5.1f} %\n", row.name, format_seconds(part),
                           percent(part, t.step.best));
     }
   }
   if (t.recompute > 0) {
-    text += fmt::format("  (recomputation is {} of the compute)\n", seconds_text(t.recompute));
+    text += fmt::format("  (recomputation is {} of the compute)\n", format_seconds(t.recompute));
   }
   if (t.turns > 0) {
     text += fmt::format("  (waiting for cores that other ranks use is {} of the compute)\n",
-                        seconds_text(t.turns));
+                        format_seconds(t.turns));
   }
   const AxisTraffic& a = estimate.traffic;
   text += fmt::format(
@@ -193,11 +187,11 @@ std::string search_text(const SearchRequest& request, const SearchResult& result
     text += fmt::format(
         "{:3}  {:48} {:>9} ({} .. {})  {:9.0f}  {:5.1f}  {}  {:6.1f}  {:5.1f} %  "
         "{:5.1f} %{}\n",
-        ++rank, describe_layout(candidate.job), seconds_text(t.step.best), seconds_text(t.step.low),
-        seconds_text(t.step.high), e.tokens_per_second_per_device, 100 * e.mfu,
-        gib(e.worst_stage().peak.best), (e.capacity - e.worst_stage().peak.best) / kGiB,
-        percent(t.bubble, t.step.best), percent(exposed(t), t.step.best),
-        e.fit == Fit::kTight ? "  tight" : "");
+        ++rank, describe_layout(candidate.job), format_seconds(t.step.best),
+        format_seconds(t.step.low), format_seconds(t.step.high), e.tokens_per_second_per_device,
+        100 * e.mfu, gib(e.worst_stage().peak.best),
+        (e.capacity - e.worst_stage().peak.best) / kGiB, percent(t.bubble, t.step.best),
+        percent(exposed(t), t.step.best), e.fit == Fit::kTight ? "  tight" : "");
   }
   text += indistinguishable(result) + "\n";
   for (const std::string& sentence : explain_choice(result.best.front(), result.neighbours)) {
@@ -252,10 +246,10 @@ std::string diff_text(const Candidate& a, const Candidate& b) {
   };
   const StepTime& s = a.estimate.time;
   const StepTime& t = b.estimate.time;
-  line("step", seconds_text(s.step.best), seconds_text(t.step.best));
+  line("step", format_seconds(s.step.best), format_seconds(t.step.best));
   for (const Row& row : kTimeRows) {
     if (s.*row.part > 0 || t.*row.part > 0) {
-      line(row.name, seconds_text(s.*row.part), seconds_text(t.*row.part));
+      line(row.name, format_seconds(s.*row.part), format_seconds(t.*row.part));
     }
   }
   line("MFU", fmt::format("{:.1f} %", 100 * a.estimate.mfu),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/comm_model.h"
 #include "plan/layer_work.h"
@@ -248,10 +249,10 @@ std::string serve_text(const ServeRequest& r, const ServeEstimate& e) {
       "KV cache: {:.0f} B a token ({:.0f} B on a device), {} tokens, {} sequences at once{}\n",
       e.kv_per_token, e.kv_per_token_device, e.max_tokens, e.concurrent,
       e.concurrent == r.max_num_seqs ? " (limited by max_num_seqs)" : "");
-  text +=
-      fmt::format("Alone: TTFT {}, TPOT {}; {} sequences: {} a step{}\n", seconds_text(e.prefill_s),
-                  seconds_text(e.decode_s), e.concurrent, seconds_text(e.decode_full_s),
-                  e.decode_s <= e.host_s * 1.001 ? "; a lone sequence waits for the host" : "");
+  text += fmt::format("Alone: TTFT {}, TPOT {}; {} sequences: {} a step{}\n",
+                      format_seconds(e.prefill_s), format_seconds(e.decode_s), e.concurrent,
+                      format_seconds(e.decode_full_s),
+                      e.decode_s <= e.host_s * 1.001 ? "; a lone sequence waits for the host" : "");
   if (e.concurrent < 1) {
     text += "Not even one request fits in the cache: shorten it, or use more devices.\n";
   } else if (r.rate > 0 && e.saturated) {
@@ -261,8 +262,8 @@ std::string serve_text(const ServeRequest& r, const ServeEstimate& e) {
         r.rate, e.saturation_rate, std::ceil(r.rate / (kTrusted * e.saturation_rate)));
   } else if (r.rate > 0) {
     text += fmt::format("{:.3g} requests/s: {:.1f} sequences at once, TPOT {}", r.rate, e.batch,
-                        seconds_text(e.tpot_s));
-    text += e.ttft_s > 0 ? fmt::format(", TTFT {}\n", seconds_text(e.ttft_s))
+                        format_seconds(e.tpot_s));
+    text += e.ttft_s > 0 ? fmt::format(", TTFT {}\n", format_seconds(e.ttft_s))
                          : "; too close to saturation for a TTFT\n";
   }
   text += fmt::format("Saturates at {:.3g} requests/s ({:.0f} tokens/s out)\n", e.saturation_rate,

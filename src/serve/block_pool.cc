@@ -41,45 +41,41 @@ int32_t BlockPool::find(uint64_t parent_id, std::span<const int32_t> tokens) con
   return -1;
 }
 
-std::vector<int32_t> BlockPool::match_prefix(std::span<const int32_t> tokens) {
-  std::vector<int32_t> matched;
+template <typename Visit>
+void BlockPool::visit_prefix(std::span<const int32_t> tokens, const Visit& visit) const {
   if (!options_.prefix_reuse) {
-    return matched;
+    return;
   }
   const auto size = static_cast<size_t>(options_.block_tokens);
   uint64_t parent_id = 0;
   for (size_t begin = 0; begin + size <= tokens.size(); begin += size) {
     const int32_t index = find(parent_id, tokens.subspan(begin, size));
     if (index < 0) {
-      break;
+      return;
     }
+    visit(index);
+    parent_id = blocks_[static_cast<size_t>(index)].chain_id;
+  }
+}
+
+std::vector<int32_t> BlockPool::match_prefix(std::span<const int32_t> tokens) {
+  std::vector<int32_t> matched;
+  visit_prefix(tokens, [&](int32_t index) {
     Block& block = at(index);
     if (block.references++ == 0) {
       spare_nodes_.splice(spare_nodes_.begin(), free_order_, block.free_place);
     }
     matched.push_back(index);
-    parent_id = block.chain_id;
-  }
+  });
   return matched;
 }
 
 BlockPool::PrefixMatch BlockPool::probe_prefix(std::span<const int32_t> tokens) const {
   PrefixMatch match;
-  if (!options_.prefix_reuse) {
-    return match;
-  }
-  const auto size = static_cast<size_t>(options_.block_tokens);
-  uint64_t parent_id = 0;
-  for (size_t begin = 0; begin + size <= tokens.size(); begin += size) {
-    const int32_t index = find(parent_id, tokens.subspan(begin, size));
-    if (index < 0) {
-      break;
-    }
-    const Block& block = blocks_[static_cast<size_t>(index)];
+  visit_prefix(tokens, [&](int32_t index) {
     match.tokens += options_.block_tokens;
-    match.free_blocks += block.references == 0 ? 1 : 0;
-    parent_id = block.chain_id;
-  }
+    match.free_blocks += blocks_[static_cast<size_t>(index)].references == 0 ? 1 : 0;
+  });
   return match;
 }
 

@@ -66,6 +66,9 @@ class BlockPool {
   Block& at(int32_t block) { return blocks_[static_cast<size_t>(block)]; }
   // The entered block with this content after parent_id, or -1.
   int32_t find(uint64_t parent_id, std::span<const int32_t> tokens) const;
+  // visit(block) for each of the longest run that match_prefix describes.
+  template <typename Visit>
+  void visit_prefix(std::span<const int32_t> tokens, const Visit& visit) const;
   void forget(Block& block, int32_t index);
 
   Options options_;

@@ -57,30 +57,27 @@ constexpr int64_t kReadBytes = 8 << 10;
 HttpSession::HttpSession(std::unique_ptr<HttpStream> stream, HttpSessionContext& context)
     : stream_(std::move(stream)), context_(&context), read_buffer_(kReadBytes, '\0') {}
 
-void HttpSession::start() {
+void HttpSession::begin(std::function<void()> then) {
   parser_ = std::make_unique<HttpRequestParser>(context_->limits);
   read_deadline_ = now_s() + context_->limits.request_s;
-  stream_->handshake([self = shared_from_this()](bool failed, int64_t) {
+  stream_->handshake([self = shared_from_this(), then = std::move(then)](bool failed, int64_t) {
     if (failed) {
       self->close();
       return;
     }
-    self->read_deadline_ = now_s() + self->context_->limits.idle_s;
+    then();
     self->read_more();
   });
 }
 
+void HttpSession::start() {
+  begin([this] { read_deadline_ = now_s() + context_->limits.idle_s; });
+}
+
 void HttpSession::start_refused() {
-  parser_ = std::make_unique<HttpRequestParser>(context_->limits);
-  read_deadline_ = now_s() + context_->limits.request_s;
-  stream_->handshake([self = shared_from_this()](bool failed, int64_t) {
-    if (failed) {
-      self->close();
-      return;
-    }
-    self->refuse(503, fmt::format("the server has {} connections open and accepts no more",
-                                  self->context_->limits.connections));
-    self->read_more();
+  begin([this] {
+    refuse(503, fmt::format("the server has {} connections open and accepts no more",
+                            context_->limits.connections));
   });
 }
 

@@ -39,6 +39,8 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   friend class HttpExchange;
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
+  // After the handshake: `then`, then the first read.
+  void begin(std::function<void()> then);
   void read_more();
   void on_read(bool failed, int64_t bytes);
   void parse();

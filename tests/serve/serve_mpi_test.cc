@@ -45,18 +45,28 @@ void expect_error_event(const std::string& stream) {
   EXPECT_NE(stream.find("data: [DONE]\n\n", error), std::string::npos);
 }
 
+struct Strike {
+  pid_t pid = 0;
+  int signal = 0;
+};
+
+// A stream runs when the signal comes, and ends with an error event.
+void strike_in_stream(const ServedProgram& server, const Strike& strike) {
+  HttpClient stream(server.port());
+  stream.send(server.call_text(kLongStream));
+  ASSERT_NE(stream.receive_some().find("200 OK"), std::string::npos);
+  kill(strike.pid, strike.signal);
+  expect_error_event(read_rest(stream));
+}
+
 class ServeMpiFault : public testing::TestWithParam<std::string> {};
 
 TEST_P(ServeMpiFault, AStoppedRankMakesItUnhealthyAndEndsStreams) {
   ServedProgram server(two_ranks(GetParam()));
   const std::map<int, pid_t> pids = mpi_ranks_of(server.program().pid());
   ASSERT_EQ(pids.size(), 2U);
-  HttpClient stream(server.port());
-  stream.send(server.call_text(kLongStream));
-  ASSERT_NE(stream.receive_some().find("200 OK"), std::string::npos);
-  kill(pids.at(1), SIGSTOP);
   const double start_s = now_s();
-  expect_error_event(read_rest(stream));
+  strike_in_stream(server, {pids.at(1), SIGSTOP});
   EXPECT_LT(now_s() - start_s, 10);
   const HttpAnswer health = get_http(server.port(), "/health");
   EXPECT_EQ(health.status, 503);
@@ -70,12 +80,8 @@ TEST_P(ServeMpiFault, AKilledRankEndsTheJob) {
   ServedProgram server(two_ranks(GetParam()));
   const std::map<int, pid_t> pids = mpi_ranks_of(server.program().pid());
   ASSERT_EQ(pids.size(), 2U);
-  HttpClient stream(server.port());
-  stream.send(server.call_text(kLongStream));
-  ASSERT_NE(stream.receive_some().find("200 OK"), std::string::npos);
-  kill(pids.at(1), SIGKILL);
   const double start_s = now_s();
-  expect_error_event(read_rest(stream));
+  strike_in_stream(server, {pids.at(1), SIGKILL});
   const int status = server.program().await_end(10);
   EXPECT_GT(status, 0) << server.program().err();
   EXPECT_LT(now_s() - start_s, 10);

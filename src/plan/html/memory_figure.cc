@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "base/svg.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/html/figures.h"
-#include "base/svg.h"
 #include "plan/report.h"
 
 namespace plait {
@@ -142,20 +143,20 @@ std::string time_figure(const StepTime& time) {
     text += fmt::format(
         "<rect class=\"m\" fill=\"{}\" x=\"{:.1f}\" y=\"6\" width=\"{:.2f}\" height=\"32\" "
         "data-tip=\"{}: {} ({})\"/>\n",
-        part.colour, x.at(sum), width, part.name, seconds_text(part.seconds), share);
+        part.colour, x.at(sum), width, part.name, format_seconds(part.seconds), share);
     if (width > 56) {
       text += fmt::format("<text class=\"in\" x=\"{:.1f}\" y=\"26\">{}</text>\n",
                           x.at(sum) + width / 2, share);
     }
-    legend.push_back({fmt::format("{} {}", part.name, seconds_text(part.seconds)), part.colour});
+    legend.push_back({fmt::format("{} {}", part.name, format_seconds(part.seconds)), part.colour});
     sum += part.seconds;
   }
   return text + "</svg>\n<p class=\"caption\">" +
          html_escaped(
              fmt::format("A step on the slowest stage: {} (between {} and {}). Traffic that "
                          "compute hides is not in it.",
-                         seconds_text(time.step.best), seconds_text(time.step.low),
-                         seconds_text(time.step.high))) +
+                         format_seconds(time.step.best), format_seconds(time.step.low),
+                         format_seconds(time.step.high))) +
          "</p>\n" + legend_html(legend);
 }
 

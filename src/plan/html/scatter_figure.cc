@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "base/svg.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/html/figures.h"
-#include "base/svg.h"
 #include "plan/report.h"
 
 namespace plait {
@@ -92,7 +93,7 @@ std::string scatter_figure(const SearchResult& result, double capacity) {
         "<circle class=\"{}{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" data-tip=\"{}: {}, {}{}\"/>\n",
         point.simulated ? "s" : "p", point.frontier ? " front" : "", x, y,
         point.frontier ? 3.5 : 2.2, html_escaped(point.layout), bytes_text(point.peak_bytes),
-        point.simulated ? "" : "at least ", seconds_text(point.seconds));
+        point.simulated ? "" : "at least ", format_seconds(point.seconds));
   }
   const double limit = axes.x.at(capacity / kGiB);
   text += fmt::format(

@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "plan/html/figures.h"
 #include "base/svg.h"
+#include "base/text.h"
+#include "plan/html/figures.h"
 #include "plan/report.h"
 #include "plan/time_model.h"
 
@@ -58,7 +59,7 @@ std::string Timeline::box(const TimelineEntry& entry, const Scale& x) const {
       entry.forward ? "f" : "b", left, y + 1, width, height - 2, opacity,
       entry.forward ? "forward" : "backward", entry.microbatch,
       layout_.vpp > 1 ? fmt::format(", chunk {}", entry.chunk) : "", entry.stage,
-      seconds_text(entry.begin), seconds_text(entry.end));
+      format_seconds(entry.begin), format_seconds(entry.end));
   const std::string label = std::to_string(entry.microbatch);
   if (width > 7.0 * static_cast<double>(label.size()) + 3 && height > 14) {
     text += fmt::format("<text class=\"in\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", left + width / 2,
@@ -104,7 +105,7 @@ std::string Timeline::caption(bool whole, const Window& window) const {
   std::string text = fmt::format(
       "The schedule as simulated, {}: forward and backward of every micro-batch; grey is waiting. "
       "The optimizer and exposed gradient reductions come after it.",
-      seconds_text(run_.seconds));
+      format_seconds(run_.seconds));
   if (layout_.vpp > 1) {
     text += fmt::format(" Paler: later ones of the {} chunks of a stage.", layout_.vpp);
   }
@@ -112,7 +113,8 @@ std::string Timeline::caption(bool whole, const Window& window) const {
     text += fmt::format(" Of {} stages the first {} are drawn.", layout_.pp, rows_);
   }
   if (!whole) {
-    text += fmt::format(" Of the step its first and last {} are drawn.", seconds_text(window.end));
+    text +=
+        fmt::format(" Of the step its first and last {} are drawn.", format_seconds(window.end));
   }
   return "<p class=\"caption\">" + html_escaped(text) + "</p>\n";
 }
