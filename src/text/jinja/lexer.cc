@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "text/jinja/text_ops.h"
 #include "text/unicode.h"
 
 namespace plait::jinja {
@@ -14,12 +15,6 @@ bool is_name_start(char c) {
 }
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
-}
-
-// Python's str.isspace of one character.
-bool is_white(uint32_t c) {
-  const CharClass kind = char_class(c);
-  return kind == CharClass::kSpace || kind == CharClass::kNewline || (c >= 0x1c && c <= 0x1f);
 }
 
 size_t skip_white(std::string_view text, size_t position) {

@@ -5,12 +5,13 @@
 #include "text/unicode.h"
 
 namespace plait::jinja {
-namespace {
 
 bool is_white(uint32_t c) {
   const CharClass kind = char_class(c);
   return kind == CharClass::kSpace || kind == CharClass::kNewline || (c >= 0x1c && c <= 0x1f);
 }
+
+namespace {
 
 // First byte of the character that ends at `end`.
 size_t character_before(const std::string& text, size_t end) {

@@ -10,6 +10,9 @@
 
 namespace plait::jinja {
 
+// Python's str.isspace of one character.
+bool is_white(uint32_t c);
+
 struct StripSides {
   bool left = true;
   bool right = true;
