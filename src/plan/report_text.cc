@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -154,6 +156,47 @@ std::string no_layout_text(const SearchRequest& request) {
       m.num_layers, request.job.batch.seq_len);
 }
 
+// Rows of as many cells each, every column as wide as its widest cell; the second is aligned left.
+std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i == 1 ? fmt::format("  {:<{}}", row[i], widths[i])
+                     : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string candidates_text(const std::vector<Candidate>& candidates) {
+  std::vector<std::vector<std::string>> rows = {{"#", "layout", "step", "interval", "tok/s/dev",
+                                                 "MFU %", "peak GiB", "margin", "bubble", "exposed",
+                                                 ""}};
+  for (const Candidate& candidate : candidates) {
+    const Estimate& e = candidate.estimate;
+    const StepTime& t = e.time;
+    const double peak = e.worst_stage().peak.best;
+    rows.push_back({fmt::format("{}", rows.size()), describe_layout(candidate.job),
+                    format_seconds(t.step.best),
+                    format_seconds(t.step.low) + " .. " + format_seconds(t.step.high),
+                    fmt::format("{:.0f}", e.tokens_per_second_per_device),
+                    fmt::format("{:.1f}", 100 * e.mfu), fmt::format("{:.2f}", peak / kGiB),
+                    fmt::format("{:.1f}", (e.capacity - peak) / kGiB),
+                    fmt::format("{:.1f} %", percent(t.bubble, t.step.best)),
+                    fmt::format("{:.1f} %", percent(exposed(t), t.step.best)),
+                    e.fit == Fit::kTight ? "tight" : ""});
+  }
+  return table_text(rows);
+}
+
 std::string search_text(const SearchRequest& request, const SearchResult& result) {
   const SearchCounts& c = result.counts;
   std::string text = fmt::format(
@@ -177,22 +220,7 @@ std::string search_text(const SearchRequest& request, const SearchResult& result
     }
     return text;
   }
-  text +=
-      "  #  layout                                             step (interval)          tok/s/dev"
-      "    MFU  peak GiB  margin  bubble  exposed\n";
-  int rank = 0;
-  for (const Candidate& candidate : result.best) {
-    const Estimate& e = candidate.estimate;
-    const StepTime& t = e.time;
-    text += fmt::format(
-        "{:3}  {:48} {:>9} ({} .. {})  {:9.0f}  {:5.1f}  {}  {:6.1f}  {:5.1f} %  "
-        "{:5.1f} %{}\n",
-        ++rank, describe_layout(candidate.job), format_seconds(t.step.best),
-        format_seconds(t.step.low), format_seconds(t.step.high), e.tokens_per_second_per_device,
-        100 * e.mfu, gib(e.worst_stage().peak.best),
-        (e.capacity - e.worst_stage().peak.best) / kGiB, percent(t.bubble, t.step.best),
-        percent(exposed(t), t.step.best), e.fit == Fit::kTight ? "  tight" : "");
-  }
+  text += candidates_text(result.best);
   text += indistinguishable(result) + "\n";
   for (const std::string& sentence : explain_choice(result.best.front(), result.neighbours)) {
     text += sentence + "\n";

@@ -228,6 +228,22 @@ std::vector<ScatterPoint> scatter_points(const SearchRequest& request,
 
 }  // namespace
 
+std::string stage_layers_text(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t first = 0; first < layers.size();) {
+    size_t end = first + 1;
+    while (end < layers.size() && layers[end] == layers[first]) {
+      ++end;
+    }
+    text += (first == 0 ? "" : ",") + std::to_string(layers[first]);
+    if (end - first > 1) {
+      text += "x" + std::to_string(end - first);
+    }
+    first = end;
+  }
+  return text;
+}
+
 std::string describe_layout(const TrainJob& job) {
   std::string text = to_string(job.layout) + fmt::format(" mb{}", job.batch.micro_batch_size);
   if (job.layout.recompute == Recompute::kFull) {
@@ -246,10 +262,7 @@ std::string describe_layout(const TrainJob& job) {
     text += " pp-before-dp";
   }
   if (!job.layout.stage_layers.empty()) {
-    text += " layers=";
-    for (size_t i = 0; i < job.layout.stage_layers.size(); ++i) {
-      text += (i == 0 ? "" : ",") + std::to_string(job.layout.stage_layers[i]);
-    }
+    text += " layers=" + stage_layers_text(job.layout.stage_layers);
   }
   return text;
 }

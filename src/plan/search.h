@@ -83,5 +83,7 @@ SearchResult search_layouts(const SearchRequest& request);
 
 // "dp8.tp8.pp2.zero1 mb1 recompute full(3)": everything that the search varies.
 std::string describe_layout(const TrainJob& job);
+// Layers of each stage, equal neighbours together: "11,12x14,9".
+std::string stage_layers_text(const std::vector<int64_t>& layers);
 
 }  // namespace plait

@@ -30,6 +30,12 @@ std::vector<std::string> described(const SearchResult& result) {
   return text;
 }
 
+TEST(Search, StageLayersTextJoinsEqualNeighbours) {
+  EXPECT_EQ(stage_layers_text({11, 12, 12, 12, 9}), "11,12x3,9");
+  EXPECT_EQ(stage_layers_text({7, 7}), "7x2");
+  EXPECT_EQ(stage_layers_text({7, 5}), "7,5");
+}
+
 TEST(Search, PruningChangesNothing) {
   for (const int devices : {1, 8, 16, 24}) {
     SearchRequest request = small_request(devices);
