@@ -1,4 +1,4 @@
-# Headers that nearly every file reads, parsed once: a third of the time of a clean build. Targets
+# Headers that nearly every file reads, parsed once: up to a third of a file's compile time. Targets
 # with the same flags share them. The dev preset, clang's builds and lint do without, so that a
 # forgotten #include is found.
 option(PLAIT_PCH "Precompile common headers (g++ only)" ON)
@@ -14,14 +14,13 @@ set(PLAIT_COMMON_HEADERS <algorithm> <array> <charconv> <cmath> <cstdint> <cstri
   <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <utility> <vector>
   <fmt/format.h>)
 
-# plait_precompiled(NAME LINK x HEADERS <a> OPTIONS -O1): what plait_use_precompiled() takes.
+# plait_precompiled(NAME LINK x HEADERS <a>): what plait_use_precompiled() takes.
 function(plait_precompiled name)
-  cmake_parse_arguments(ARG "" "" "LINK;HEADERS;OPTIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
   if(PLAIT_PCH)
     file(CONFIGURE OUTPUT ${name}.cc CONTENT "" @ONLY)
     add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
     target_link_libraries(${name} PRIVATE plait_options fmt::fmt ${ARG_LINK})
-    target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
     target_precompile_headers(${name} PRIVATE ${PLAIT_COMMON_HEADERS} ${ARG_HEADERS})
   endif()
 endfunction()
