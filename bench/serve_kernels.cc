@@ -72,7 +72,7 @@ double read_bandwidth(int num_threads) {
 
 Bounds measure_bounds(int num_threads) {
   ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
-  return {cpu::measure_read_bandwidth(pool).best, cpu::measure_gemm_peak(DType::kF32, pool)};
+  return {read_bandwidth(num_threads), cpu::measure_gemm_peak(DType::kF32, pool)};
 }
 
 Tensor random_tensor(Device& device, std::vector<int64_t> shape, DType dtype, float scale) {

@@ -3,17 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -21,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/serve_text.h"
@@ -206,43 +203,6 @@ void log_lines(const std::string& text) {
   }
 }
 
-// Ends the process unless it is destroyed within the limit: a rank that hangs, or still loads,
-// would keep the engine from ending.
-class EndGuard {
- public:
-  struct Options {
-    double limit_s = 0;
-    int status = 0;
-  };
-  explicit EndGuard(const Options& options) {
-    thread_ = std::thread([this, options] {
-      std::unique_lock lock(mutex_);
-      if (!ended_.wait_for(lock, std::chrono::duration<double>(options.limit_s),
-                           [this] { return done_; })) {
-        log_error(-1, "the ranks do not end: ending without them");
-        std::fflush(nullptr);
-        _exit(options.status);
-      }
-    });
-  }
-  ~EndGuard() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-      ended_.notify_all();
-    }
-    thread_.join();
-  }
-  EndGuard(const EndGuard&) = delete;
-  EndGuard& operator=(const EndGuard&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  std::thread thread_;
-};
-
 // What runs while requests are answered. The order of the members is the order of building; the
 // engine ends before the server that its updates are posted to.
 class Service {
@@ -265,8 +225,12 @@ class Service {
     server_.stop(kFlushS);
     api_.stop();
     const bool failed = !engine_->stats().failure.empty();
-    const EndGuard guard({.limit_s = failed ? kFailedJoinS : kJoinS,
-                          .status = failed ? exit_code(ErrorCode::kUnavailable) : 0});
+    // A rank that hangs, or still loads, would keep the engine from ending.
+    const Watchdog watchdog(failed ? kFailedJoinS : kJoinS, [failed] {
+      log_error(-1, "the ranks do not end: ending without them");
+      std::fflush(nullptr);
+      _exit(failed ? exit_code(ErrorCode::kUnavailable) : 0);
+    });
     engine_.reset();
   }
   Service(const Service&) = delete;

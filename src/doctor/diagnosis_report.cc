@@ -6,6 +6,7 @@
 
 #include "base/json_full.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "doctor/diagnosis.h"
 
 namespace plait {
@@ -38,18 +39,6 @@ std::string time_text(double time) {
 }
 
 constexpr size_t kShownText = 240;
-
-std::string shown(const std::string& text) {
-  if (text.size() <= kShownText) {
-    return text;
-  }
-  size_t end = kShownText;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) {
-    --end;
-  }
-  return text.substr(0, end) + "...";
-}
-
 constexpr size_t kShownRemarks = 20;
 constexpr size_t kShownHosts = 4;
 
@@ -65,7 +54,7 @@ std::string environment_text(const std::vector<StateRemark>& remarks) {
       hosts += fmt::format(" and {} more", remarks[i].hosts.size() - kShownHosts);
     }
     text += fmt::format("  {:<8} {} ({}): {}\n", check_state_name(check.state), check.name, hosts,
-                        shown(check.evidence));
+                        shortened(check.evidence, kShownText));
     text += check.fix.empty() ? "" : fmt::format("  {:<8} -> {}\n", "", check.fix);
   }
   if (remarks.size() > kShownRemarks) {
@@ -86,7 +75,8 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
                         diagnosis.num_lines, diagnosis.num_files);
   } else {
     const Evidence& first = diagnosis.evidence[0];
-    text += fmt::format("Because: {}:{}: {}\n", first.file, first.line, shown(first.text));
+    text += fmt::format("Because: {}:{}: {}\n", first.file, first.line,
+                        shortened(first.text, kShownText));
   }
   text += "Do now:  " + diagnosis.fix + "\n";
   text += "Verify:  " + diagnosis.verify + "\n";
@@ -94,7 +84,7 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
     text += "\nMore evidence\n";
     for (size_t i = 1; i < diagnosis.evidence.size(); ++i) {
       const Evidence& item = diagnosis.evidence[i];
-      text += fmt::format("  {}:{}: {}\n", item.file, item.line, shown(item.text));
+      text += fmt::format("  {}:{}: {}\n", item.file, item.line, shortened(item.text, kShownText));
     }
   }
   if (diagnosis.chain.size() > 1) {

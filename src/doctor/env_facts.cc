@@ -5,12 +5,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -248,14 +249,27 @@ void write_env(const EnvFacts& facts, const std::string& folder) {
   write_file_atomic(folder + "/index.txt", index);
 }
 
+namespace {
+
+// File and fact of a line of the index, "FILE NAME"; nothing if it is no such line.
+std::optional<std::pair<std::string, std::string>> index_entry(const std::string& line) {
+  const size_t blank = line.find(' ');
+  if (blank == std::string::npos || line.find('/') < blank) {
+    return std::nullopt;
+  }
+  return std::make_pair(line.substr(0, blank), line.substr(blank + 1));
+}
+
+}  // namespace
+
 EnvFacts env_of_texts(const std::map<std::string, std::string>& texts) {
   EnvFacts facts;
   std::istringstream index(fact(texts, "index.txt"));
   for (std::string line; std::getline(index, line);) {
-    const size_t blank = std::min(line.find(' '), line.size());
-    const auto text = texts.find(line.substr(0, blank));
-    if (text != texts.end() && blank < line.size()) {
-      facts[line.substr(blank + 1)] = text->second;
+    const auto entry = index_entry(line);
+    const auto text = entry ? texts.find(entry->first) : texts.end();
+    if (text != texts.end()) {
+      facts[entry->second] = text->second;
     }
   }
   return facts;
@@ -265,11 +279,11 @@ EnvFacts read_env(const std::string& folder) {
   EnvFacts facts;
   std::istringstream index(read_file(folder + "/index.txt"));
   for (std::string line; std::getline(index, line);) {
-    const size_t blank = line.find(' ');
-    if (blank == std::string::npos || line.find('/') < blank) {
+    const auto entry = index_entry(line);
+    if (!entry) {
       throw_error(ErrorCode::kCorruptData, "{}/index.txt: '{}' is not 'FILE NAME'", folder, line);
     }
-    facts[line.substr(blank + 1)] = read_file(folder + "/" + line.substr(0, blank));
+    facts[entry->second] = read_file(folder + "/" + entry->first);
   }
   return facts;
 }

@@ -35,26 +35,14 @@ void add_parts(const ListedFile& file, std::vector<ScanTask>& tasks) {
   }
 }
 
-std::string read_head(ByteReader& reader, size_t size) {
-  std::string head(size, '\0');
-  size_t used = 0;
-  while (used < size) {
-    const size_t count = reader.read({head.data() + used, size - used});
+std::string read_up_to(ByteReader& reader, size_t most) {
+  std::string text;
+  std::array<char, 16384> buffer;
+  while (text.size() < most) {
+    const size_t count = reader.read({buffer.data(), std::min(buffer.size(), most - text.size())});
     if (count == 0) {
       break;
     }
-    used += count;
-  }
-  head.resize(used);
-  return head;
-}
-
-std::string read_fact(ByteReader& reader) {
-  constexpr size_t kMaxFact = size_t{4} << 20;
-  std::string text;
-  std::array<char, 16384> buffer;
-  for (size_t count = 1; count > 0 && text.size() < kMaxFact;) {
-    count = reader.read(buffer);
     text.append(buffer.data(), count);
   }
   return text;
@@ -89,25 +77,25 @@ void scan_tar(ByteReader& reader, const std::string& name, const RuleSet& rules,
 // Unpacks as often as the first bytes say so, at most three times.
 void scan_stream(std::unique_ptr<ByteReader> reader, const std::string& name, const RuleSet& rules,
                  std::vector<ScannedFile>& results) {
-  if (name.find("/plait-state/env/") != std::string::npos) {
+  if (name.find(kEnvFolder) != std::string::npos) {
     ScannedFile file;
     file.name = name;
-    file.fact = read_fact(*reader);
+    file.fact = read_up_to(*reader, kMostFactBytes);
     file.bytes = static_cast<int64_t>(file.fact.size());
     results.push_back(std::move(file));
     return;
   }
   std::array<std::string, 3> problems;
   size_t layers = 0;
-  std::string head = read_head(*reader, 512);
+  std::string head = read_up_to(*reader, 512);
   while (layers < problems.size() && head.starts_with("\x1f\x8b")) {
     reader = open_gzip(put_back(std::move(head), std::move(reader)), problems[layers++]);
-    head = read_head(*reader, 512);
+    head = read_up_to(*reader, 512);
   }
   if (is_flight_log(head)) {
     ScannedFile file;
     file.name = name;
-    file.flight = std::move(head) + read_head(*reader, size_t{1} << 20);
+    file.flight = std::move(head) + read_up_to(*reader, size_t{1} << 20);
     file.bytes = static_cast<int64_t>(file.flight.size());
     results.push_back(std::move(file));
     return;

@@ -26,6 +26,10 @@ struct LogLine {
 
 constexpr size_t kMaxLineText = 600;
 
+// Below it in a collection: what `doctor env --record` records of a host.
+constexpr std::string_view kEnvFolder = "/plait-state/env/";
+constexpr size_t kMostFactBytes = size_t{4} << 20;
+
 struct ScannedFile {
   std::string name;
   int64_t bytes = 0;
@@ -35,7 +39,7 @@ struct ScannedFile {
   std::string problem;        // what could not be read; "" if all could
   std::vector<LogLine> lines;
   std::string flight;  // the bytes, if it is a flight record (comm/flight_record.h)
-  std::string fact;    // the bytes (at most 4 MiB), if it is below plait-state/env/ of a collection
+  std::string fact;    // the first kMostFactBytes, if it is below kEnvFolder
 };
 
 // Scans a stream to its end. Lines of more than 64 KiB are cut there; a file keeps its first

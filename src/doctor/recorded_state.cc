@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <utility>
 
 #include "base/printable.h"
 
 namespace plait {
 namespace {
 
-constexpr std::string_view kFolder = "/plait-state/env/";
-
 // Of each host: file name -> content.
 std::map<std::string, std::map<std::string, std::string>> texts_by_host(
     const std::vector<ScannedFile>& files) {
   std::map<std::string, std::map<std::string, std::string>> result;
   for (const ScannedFile& file : files) {
-    const size_t at = file.name.rfind(kFolder);
+    const size_t at = file.name.rfind(kEnvFolder);
     if (!file.fact.empty() && at != std::string::npos) {
-      result[file.name.substr(0, at)][file.name.substr(at + kFolder.size())] = file.fact;
+      result[file.name.substr(0, at)][file.name.substr(at + kEnvFolder.size())] = file.fact;
     }
   }
   return result;

@@ -39,6 +39,20 @@ constexpr const char* kTemplate =
     "{%- if enable_thinking is defined and enable_thinking is false %}"
     "<think>\n\n</think>\n\n{% endif %}{% endif %}";
 
+ApiOptions engine_api_options(double step_age_limit_s) {
+  ApiOptions options;
+  options.model_names = {"tiny"};
+  options.step_age_limit_s = step_age_limit_s;
+  options.access_log = false;
+  return options;
+}
+
+HttpServerOptions any_port() {
+  HttpServerOptions options;
+  options.port = 0;
+  return options;
+}
+
 }  // namespace
 
 const Tokenizer& byte_tokenizer() {
@@ -70,8 +84,7 @@ ApiRig::ApiRig(ApiRigOptions options)
   options.api.version = "1.2.3";
   options.api.access_log = false;
   api_ = std::make_unique<ApiServer>(options.api);
-  HttpServerOptions server;
-  server.port = 0;
+  HttpServerOptions server = any_port();
   server.limits = options.limits;
   server_ = std::make_unique<HttpServer>(server, *api_);
   api_->attach(*server_);
@@ -121,6 +134,24 @@ double ApiRig::metric(const std::string& name) {
   }
   const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
   return std::stod(line.substr(line.rfind(' ') + 1));
+}
+
+EngineApi::EngineApi(double step_age_limit_s)
+    : api_(engine_api_options(step_age_limit_s)), server_(any_port(), api_) {
+  api_.attach(server_);
+  server_.start();
+}
+
+void EngineApi::set_engine(GenerationService& engine) {
+  ApiModel model;
+  model.service = &engine;
+  model.tokenizer = &byte_tokenizer();
+  api_.set_model(model);
+}
+
+void EngineApi::stop() {
+  server_.stop(1);
+  api_.stop();
 }
 
 }  // namespace plait

@@ -55,6 +55,20 @@ class ApiRig {
   std::unique_ptr<FakeService> service_;  // ends before the server that its updates are posted to
 };
 
+// An API server in this process for an engine that the test brings, with no model at first.
+class EngineApi {
+ public:
+  explicit EngineApi(double step_age_limit_s);
+
+  int port() const { return server_.port(); }
+  void set_engine(GenerationService& engine);
+  void stop();  // while the engine lives
+
+ private:
+  ApiServer api_;
+  HttpServer server_;
+};
+
 // {"role": "user", "content": text} in a list.
 Json user_message(const std::string& text);
 

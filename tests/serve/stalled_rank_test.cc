@@ -1,10 +1,8 @@
 // The whole server on a real engine whose rank thread hangs or fails in the middle of streams.
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
-#include <memory>
+#include <functional>
 #include <mutex>
-#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -48,22 +46,10 @@ void expect_unhealthy(const std::function<void()>& fault, Gate& gate) {
     }
   };
   options.vocab_limit = 256;
-  ApiOptions api_options;
-  api_options.model_names = {"tiny"};
-  api_options.step_age_limit_s = options.stall_limit_s;
-  api_options.access_log = false;
-  ApiServer api(api_options);
-  HttpServerOptions http;
-  http.port = 0;
-  HttpServer server(http, api);
-  api.attach(server);
-  server.start();
+  EngineApi server(options.stall_limit_s);
   {
     const auto engine = start_engine(golden_directory("tiny-qwen3"), options);
-    ApiModel model;
-    model.service = engine.get();
-    model.tokenizer = &byte_tokenizer();
-    api.set_model(model);
+    server.set_engine(*engine);
     HttpClient stream(server.port());
     stream.send(
         request_text({"POST",
@@ -86,8 +72,7 @@ void expect_unhealthy(const std::function<void()>& fault, Gate& gate) {
     EXPECT_EQ(get_http(server.port(), "/health").status, 503);
     EXPECT_EQ(post_json(server.port(), "/v1/completions", {{"prompt", "x"}}).status, 503);
     gate.open();
-    server.stop(1);
-    api.stop();
+    server.stop();
   }
 }
 

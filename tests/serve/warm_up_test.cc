@@ -1,7 +1,6 @@
 // The first request finds a warm engine: what warms up has run before /health turns 200.
 #include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 
 #include <gtest/gtest.h>
@@ -97,16 +96,7 @@ TEST(WarmUp, HealthIs503UntilItsLastStep) {
   }
   ASSERT_GT(steps, 0);
   StepGate gate(steps);
-  ApiOptions api_options;
-  api_options.model_names = {"tiny"};
-  api_options.step_age_limit_s = 60;
-  api_options.access_log = false;
-  ApiServer api(api_options);
-  HttpServerOptions http;
-  http.port = 0;
-  HttpServer server(http, api);
-  api.attach(server);
-  server.start();
+  EngineApi server(60);
   EXPECT_EQ(get_http(server.port(), "/health").status, 503) << "no engine yet";
   {
     ServingOptions options = two_ranks(gate);
@@ -114,10 +104,7 @@ TEST(WarmUp, HealthIs503UntilItsLastStep) {
     ServedModel model = open_served_model(golden_directory("tiny-qwen3"));
     const ServingPlan plan = plan_serving(model, options, host_limits(options.layout));
     ServingEngine engine(std::move(model), options, plan);
-    ApiModel served;
-    served.service = &engine;
-    served.tokenizer = &byte_tokenizer();
-    api.set_model(served);
+    server.set_engine(engine);
     gate.await_held();
     const HttpAnswer health = get_http(server.port(), "/health");
     EXPECT_EQ(health.status, 503);
@@ -131,8 +118,7 @@ TEST(WarmUp, HealthIs503UntilItsLastStep) {
     EXPECT_EQ(
         post_json(server.port(), "/v1/completions", {{"prompt", "x"}, {"max_tokens", 2}}).status,
         200);
-    server.stop(1);
-    api.stop();
+    server.stop();
   }
 }
 

@@ -5,21 +5,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/cpu_info.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "comm/mpi/mpi_group.h"
 #include "comm/mpi/side_channel.h"
 #include "comm/single_group.h"
@@ -156,43 +154,16 @@ std::vector<int> number_hosts() {
   return hosts;
 }
 
-// MPI_Init waits for all ranks, and only the launcher can end that wait. While this lives, a long
-// one is said.
-class StartWatch {
- public:
-  StartWatch() : thread_([this] { watch(); }) {}
-  ~StartWatch() {
-    {
-      const std::scoped_lock lock(mutex_);
-      started_ = true;
-      changed_.notify_all();
-    }
-    thread_.join();
-  }
-  StartWatch(const StartWatch&) = delete;
-  StartWatch& operator=(const StartWatch&) = delete;
-
- private:
-  void watch() {
-    std::unique_lock lock(mutex_);
-    const bool started = changed_.wait_for(lock, std::chrono::duration<double>(kSlowStartS),
-                                           [this] { return started_; });
-    if (!started && launcher_rank() < 2) {  // either may be the one that is stopped
+// MPI_Init waits for all ranks, and only the launcher can end that wait: a long one is said.
+void start_mpi(int& provided) {
+  const Watchdog watchdog(kSlowStartS, [] {
+    if (launcher_rank() < 2) {  // either may be the one that is stopped
       log_warning(launcher_rank(),
                   "MPI_Init has waited {} s for the other ranks: one may be stopped, or its host "
                   "unreachable; the launcher ends the job (mpirun --timeout SECONDS, or a signal)",
                   kSlowStartS);
     }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool started_ = false;
-  std::thread thread_;  // last: it uses the others
-};
-
-void start_mpi(int& provided) {
-  const StartWatch watch;
+  });
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
 }
 
