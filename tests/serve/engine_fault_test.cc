@@ -1,6 +1,7 @@
 // A rank that fails, stalls or cannot load: requests end with an error that names it.
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -19,24 +20,30 @@ GenerationRequest make_request() {
   return request;
 }
 
-// Runs requests while rank 1 does `fault` in its fifth step; checks what the client hears.
+// Runs two requests; rank 1 does `fault` in the fifth step of them, when both have been submitted
+// (how many steps warm up depends on the machine). Checks what the client hears.
 void expect_failure(const std::function<void()>& fault, const std::vector<std::string>& parts) {
-  std::atomic<int> steps = 0;
+  std::atomic<bool> warm = false;
+  std::latch submitted(1);
+  int steps = 0;
   ServingOptions options;
   options.layout = parse_layout("tp2");
   options.stall_limit_s = 1.5;
   options.step_hook = [&](int rank) {
-    if (rank == 1 && ++steps == 20) {
+    if (rank == 1 && warm && ++steps == 5) {
+      submitted.wait();
       fault();
     }
   };
   const auto engine = start_engine(golden_directory("tiny-qwen3"), options);
+  warm = true;
   std::this_thread::sleep_for(std::chrono::milliseconds(1800));  // idle is no failure
   EXPECT_EQ(engine->stats().failure, "");
   Answers answers;
   const double start_s = now_s();
   const size_t first = answers.submit(*engine, make_request());
   const size_t second = answers.submit(*engine, make_request());
+  submitted.count_down();
   for (const size_t index : {first, second}) {
     const Answers::Answer answer = answers.wait(index);
     EXPECT_EQ(answer.finish, FinishReason::kError);

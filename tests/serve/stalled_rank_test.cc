@@ -34,14 +34,15 @@ class Gate {
   bool open_ = false;
 };
 
-// Answers of a server on tp2 while rank 1 does `fault` in its 40th step.
+// Answers of a server on tp2 while rank 1 does `fault` in its tenth step after the warm-up.
 void expect_unhealthy(const std::function<void()>& fault, Gate& gate) {
-  std::atomic<int> steps = 0;
+  std::atomic<bool> warm = false;
+  int steps = 0;
   ServingOptions options;
   options.layout = parse_layout("tp2");
   options.stall_limit_s = 2;
   options.step_hook = [&](int rank) {
-    if (rank == 1 && ++steps == 40) {
+    if (rank == 1 && warm && ++steps == 10) {
       fault();
     }
   };
@@ -49,6 +50,7 @@ void expect_unhealthy(const std::function<void()>& fault, Gate& gate) {
   EngineApi server(options.stall_limit_s);
   {
     const auto engine = start_engine(golden_directory("tiny-qwen3"), options);
+    warm = true;
     server.set_engine(*engine);
     HttpClient stream(server.port());
     stream.send(
