@@ -1,6 +1,7 @@
 # Target header_check: every header of src/ compiles alone. A header with a .cc of the same name is
-# proven by that file, which includes it first (tests/tidy_test.cc sees to that), so only the others
-# are compiled here. Headers of one instruction set are left out: they need that set's flags.
+# proven by that file, which includes it first (tests/tidy sees to that) and is compiled alone by
+# lint, so only the others are compiled here. Headers of one instruction set are left out: they need
+# that set's flags.
 file(GLOB_RECURSE headers RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/src/*.h)
 set(sources)
@@ -17,6 +18,7 @@ foreach(header IN LISTS headers)
   list(APPEND sources ${source})
 endforeach()
 add_library(header_check OBJECT EXCLUDE_FROM_ALL ${sources})
+set_target_properties(header_check PROPERTIES UNITY_BUILD OFF)
 # A header meant for one .cc file may hold functions that only that file calls.
 target_compile_options(header_check PRIVATE -O0 -Wno-unused-function)
 target_link_libraries(header_check PRIVATE plait_base

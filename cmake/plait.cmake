@@ -14,13 +14,19 @@ target_link_libraries(plait_options INTERFACE Threads::Threads)
 find_package(fmt REQUIRED)
 include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 plait_precompiled(plait_common_headers)
+set(PLAIT_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+plait_precompiled(plait_cold_headers OPTIONS ${PLAIT_COLD_OPTIONS})
 
-# plait_library(NAME SOURCES a.cc b.cc LINK plait_base): one static library per folder. A folder
-# whose flags differ names its own PRECOMPILED headers, or none.
+# plait_library(NAME [COLD] SOURCES a.cc b.cc LINK plait_base): one static library per folder. COLD:
+# no loop in it takes a noticeable time when plait runs, so that it is cheaper to compile with -O1.
+# A folder whose flags differ names its own PRECOMPILED headers, or none.
 function(plait_library name)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "PRECOMPILED" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  if(NOT ARG_PRECOMPILED)
+  if(ARG_COLD)
+    target_compile_options(${name} PRIVATE ${PLAIT_COLD_OPTIONS})
+    set(ARG_PRECOMPILED plait_cold_headers)
+  elseif(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED plait_common_headers)
   endif()
   if(NOT ARG_PRECOMPILED STREQUAL "none")

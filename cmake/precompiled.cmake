@@ -1,6 +1,6 @@
 # Headers that nearly every file reads, parsed once: up to a third of a file's compile time. Targets
-# with the same flags share them. The dev preset, clang's builds and lint do without, so that a
-# forgotten #include is found.
+# with the same flags share them. The dev preset, clang's builds and lint do without; lint
+# finds a forgotten #include.
 option(PLAIT_PCH "Precompile common headers (g++ only)" ON)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(PLAIT_PCH OFF)
@@ -14,13 +14,14 @@ set(PLAIT_COMMON_HEADERS <algorithm> <array> <charconv> <cmath> <cstdint> <cstri
   <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <utility> <vector>
   <fmt/format.h>)
 
-# plait_precompiled(NAME LINK x HEADERS <a>): what plait_use_precompiled() takes.
+# plait_precompiled(NAME LINK x HEADERS <a> OPTIONS -O1): what plait_use_precompiled() takes.
 function(plait_precompiled name)
-  cmake_parse_arguments(ARG "" "" "LINK;HEADERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK;HEADERS;OPTIONS" ${ARGN})
   if(PLAIT_PCH)
     file(CONFIGURE OUTPUT ${name}.cc CONTENT "" @ONLY)
     add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
     target_link_libraries(${name} PRIVATE plait_options fmt::fmt ${ARG_LINK})
+    target_compile_options(${name} PRIVATE ${ARG_OPTIONS})
     target_precompile_headers(${name} PRIVATE ${PLAIT_COMMON_HEADERS} ${ARG_HEADERS})
   endif()
 endfunction()

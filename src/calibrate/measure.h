@@ -12,6 +12,8 @@
 
 namespace plait {
 
+inline constexpr int64_t kF32Bytes = 4;
+
 struct MeasureBudget {
   double seconds = 0.05;     // of one measurement
   int64_t tokens = 512;      // of a micro-batch

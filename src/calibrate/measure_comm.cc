@@ -6,8 +6,6 @@
 namespace plait {
 namespace {
 
-constexpr int64_t kF32Bytes = 4;
-
 // Seconds of one call when all ranks call it together.
 template <typename Run>
 double together_seconds(ProcessGroup& group, double budget_s, int64_t bytes, Run run) {

@@ -10,8 +10,6 @@
 namespace plait {
 namespace {
 
-constexpr int64_t kF32Bytes = 4;
-
 Tensor make(Device& device, std::vector<int64_t> shape, DType dtype = DType::kF32) {
   Tensor tensor(device, std::move(shape), dtype, MemoryCategory::kWorkspace);
   device.stream().zero(tensor.ptr(), tensor.bytes());

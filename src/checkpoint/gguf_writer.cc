@@ -12,7 +12,7 @@ namespace {
 using enum gguf::ValueType;
 
 constexpr int64_t kAlignment = 32;
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kGgufVersion = 3;
 
 template <typename T>
 std::string raw(T value) {
@@ -79,7 +79,7 @@ int64_t GgufDecl::bytes() const {
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
                        const std::vector<GgufDecl>& tensors)
     : file_(path) {
-  std::string header = "GGUF" + raw(kVersion) + raw(static_cast<uint64_t>(tensors.size())) +
+  std::string header = "GGUF" + raw(kGgufVersion) + raw(static_cast<uint64_t>(tensors.size())) +
                        raw(metadata.count()) + metadata.bytes();
   int64_t offset = 0;
   for (const GgufDecl& tensor : tensors) {

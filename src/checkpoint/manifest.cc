@@ -15,7 +15,7 @@ namespace plait {
 namespace {
 
 constexpr const char* kFormat = "plait-checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kManifestVersion = 1;
 constexpr std::string_view kChecksumKey = "\"manifest_crc32c\"";
 // Far above any real size, and low enough that sums and products of two stay in range.
 constexpr int64_t kDimMax = int64_t{1} << 31;
@@ -289,7 +289,7 @@ std::string manifest_text(const Manifest& manifest) {
   }
   const std::string dtype = manifest.compute_dtype == "bf16" ? "bfloat16" : "float32";
   const Json head = {{"format", kFormat},
-                     {"version", kVersion},
+                     {"version", kManifestVersion},
                      {"step", meta.step},
                      {"tokens_seen", meta.tokens_seen},
                      {"seed", meta.seed},
@@ -318,10 +318,10 @@ Manifest parse_manifest(const std::string& text, const std::string& origin) {
                 origin, format, kFormat);
   }
   const int64_t version = reader.required_integer("version");
-  if (version != kVersion) {
-    throw_error(version > kVersion ? ErrorCode::kNotImplemented : ErrorCode::kCorruptData,
+  if (version != kManifestVersion) {
+    throw_error(version > kManifestVersion ? ErrorCode::kNotImplemented : ErrorCode::kCorruptData,
                 "{}: version is {}, this build reads {}; use a newer plait", origin, version,
-                kVersion);
+                kManifestVersion);
   }
   check_checksum(text, reader);
   Manifest manifest;

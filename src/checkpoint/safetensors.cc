@@ -16,7 +16,6 @@ namespace {
 
 // The official reader's limit: no honest header comes near.
 constexpr uint64_t kHeaderBytesMax = 100'000'000;
-constexpr size_t kHeaderStart = 8;
 
 struct FileDType {
   std::string_view name;

@@ -11,8 +11,6 @@
 namespace plait {
 namespace {
 
-constexpr int64_t kHeaderStart = 8;
-
 // Lets the handler know how far the parser has read.
 class TrackedIterator {
  public:

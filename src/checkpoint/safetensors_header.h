@@ -9,6 +9,9 @@
 
 namespace plait {
 
+// Where the header begins, behind the eight bytes that count it.
+inline constexpr int64_t kHeaderStart = 8;
+
 struct HeaderEntry {
   std::string name;
   std::string dtype;
@@ -22,7 +25,7 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// `text` starts at byte 8 of `file`. Errors: kCorruptData with file and byte offset.
+// `text` starts at kHeaderStart of `file`. Errors: kCorruptData with file and byte offset.
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::string_view file);
 
 }  // namespace plait

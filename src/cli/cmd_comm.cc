@@ -120,7 +120,8 @@ struct CommReport {
 };
 
 // 0: nothing stands out; 1: something does.
-int finish(const CommFlags& flags, const std::vector<Finding>& findings, const CommReport& report) {
+int finish(const CommFlags& flags, const std::vector<CommFinding>& findings,
+           const CommReport& report) {
   if (!flags.html.empty()) {
     write_file_atomic(flags.html, report.html());
   }
@@ -174,7 +175,7 @@ int run_comm_sweep(const CommFlags& flags) {
       expected = expect_sweep(result, with_devices(*cluster, result.ranks));
       source = "closed form on " + cluster->name;
     }
-    const std::vector<Finding> findings = judge_sweep(result, expected, source, flags.least);
+    const std::vector<CommFinding> findings = judge_sweep(result, expected, source, flags.least);
     std::string text = hccl ? "" : "\n";
     if (cluster) {
       for (const std::string& advice : hccl_advice(result, *cluster)) {
@@ -198,7 +199,7 @@ int run_comm_links(const CommFlags& flags) {
       }
     });
     if (world.rank() == 0) {
-      const std::vector<Finding> findings = judge_links(result);
+      const std::vector<CommFinding> findings = judge_links(result);
       status = finish(flags, findings,
                       {links_json(result, findings), links_text(result) + "\n",
                        [&] { return links_html(result, findings); }});
@@ -240,7 +241,7 @@ int run_comm_watch(const CommFlags& flags) {
         put("baseline written to " + flags.baseline + "\n");
         continue;
       }
-      const std::vector<Finding> findings =
+      const std::vector<CommFinding> findings =
           judge_drift(result, read_json(flags.baseline), flags.baseline);
       status = findings.empty() ? status : 1;
       put(fmt::format("round {}: {}", round + 1, findings_text(findings)));

@@ -14,7 +14,7 @@
 namespace plait {
 namespace {
 
-struct ServeFlags {
+struct PlanServeFlags {
   ServeRequest request;
   std::string model;
   std::string cluster;
@@ -39,7 +39,7 @@ Json serve_json(const ServeEstimate& e) {
           {"rules_of_thumb", {{"weights_x_1.2", e.weights_rule}, {"kv_shortcut", e.kv_rule}}}};
 }
 
-int run_serve(ServeFlags& flags) {
+int run_plan_serve(PlanServeFlags& flags) {
   ServeRequest& request = flags.request;
   request.model_name = flags.model;
   request.model = find_model(flags.model);
@@ -95,7 +95,7 @@ int run_explain(const ExplainFlags& flags) {
 }  // namespace
 
 void add_plan_serve_command(CLI::App& plan, Command& chosen) {
-  auto flags = std::make_shared<ServeFlags>();
+  auto flags = std::make_shared<PlanServeFlags>();
   ServeRequest& r = flags->request;
   CLI::App* serve = plan.add_subcommand("serve", "memory, latency and saturation of serving");
   serve->add_option("--model", flags->model, "catalogue name, HF directory or config.json")
@@ -115,7 +115,7 @@ void add_plan_serve_command(CLI::App& plan, Command& chosen) {
   serve->footer(
       "Example: plait plan serve --model Qwen3-8B --cluster 910b3 --prompt 2048 --output 256 "
       "--rate 2");
-  serve->callback([&chosen, flags] { chosen = [flags] { return run_serve(*flags); }; });
+  serve->callback([&chosen, flags] { chosen = [flags] { return run_plan_serve(*flags); }; });
 }
 
 void add_plan_explain_command(CLI::App& plan, Command& chosen) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "comm/op_state.h"
@@ -35,6 +36,13 @@ struct Operation {
            (static_cast<uint64_t>(count) << 24);
   }
 };
+
+// An operation in place has one buffer.
+inline void copy_unless_same(std::byte* destination, const std::byte* source, int64_t bytes) {
+  if (bytes > 0 && destination != source) {
+    std::memmove(destination, source, static_cast<size_t>(bytes));
+  }
+}
 
 // "all_reduce of 1000 f32 (sum)", from Operation::signature().
 std::string describe_signature(uint64_t signature);

@@ -13,14 +13,14 @@ namespace {
 
 constexpr size_t kMaxQueued = 65536;
 
-struct Task {
+}  // namespace
+
+struct ProgressThread::Task {
   std::function<void()> body;
   bool done = false;
   std::exception_ptr error;
   Work::Interval interval;
 };
-
-}  // namespace
 
 struct ProgressThread::Shared {
   ProgressOptions options;

@@ -47,6 +47,7 @@ class ProgressThread {
   bool idle() const { return pending_->load(std::memory_order_acquire) == 0; }
 
  private:
+  struct Task;
   struct Shared;
   class TaskWork;
   std::shared_ptr<Shared> shared_;

@@ -17,9 +17,9 @@ std::string check_text(const SweepRow& row) {
   return !row.checked ? "-" : row.wrong == 0 ? "0" : std::to_string(row.wrong);
 }
 
-Json findings_json(const std::vector<Finding>& findings) {
+Json findings_json(const std::vector<CommFinding>& findings) {
   Json list = Json::array();
-  for (const Finding& f : findings) {
+  for (const CommFinding& f : findings) {
     list.push_back({{"kind", finding_name(f.kind)},
                     {"guilty", f.guilty},
                     {"evidence", f.evidence},
@@ -105,19 +105,19 @@ std::string links_text(const LinkResult& result) {
   return text;
 }
 
-std::string findings_text(const std::vector<Finding>& findings) {
+std::string findings_text(const std::vector<CommFinding>& findings) {
   if (findings.empty()) {
     return "nothing stands out\n";
   }
   std::string text;
-  for (const Finding& f : findings) {
+  for (const CommFinding& f : findings) {
     text += fmt::format("{}: {}\n  {}\n  -> {}\n", f.guilty, finding_name(f.kind), f.evidence,
                         f.action);
   }
   return text;
 }
 
-Json sweep_json(const SweepResult& result, const std::vector<Finding>& findings) {
+Json sweep_json(const SweepResult& result, const std::vector<CommFinding>& findings) {
   Json rows = Json::array();
   for (const SweepRow& row : result.rows) {
     rows.push_back({{"op", test_op_name(row.op)},
@@ -140,7 +140,7 @@ Json sweep_json(const SweepResult& result, const std::vector<Finding>& findings)
           {"rows", std::move(rows)}, {"findings", findings_json(findings)}};
 }
 
-Json links_json(const LinkResult& result, const std::vector<Finding>& findings) {
+Json links_json(const LinkResult& result, const std::vector<CommFinding>& findings) {
   Json samples = Json::array(), links = Json::array();
   for (const LinkSample& s : result.samples) {
     samples.push_back({{"source", s.source},
@@ -184,8 +184,8 @@ std::vector<Expectation> read_baseline(const std::string& path) {
   return list;
 }
 
-std::vector<Finding> judge_drift(const LinkResult& result, const Json& baseline,
-                                 const std::string& origin) {
+std::vector<CommFinding> judge_drift(const LinkResult& result, const Json& baseline,
+                                     const std::string& origin) {
   const JsonReader root(baseline, origin);
   const Json* links = root.find("links");
   if (links == nullptr || !links->is_array()) {
@@ -197,7 +197,7 @@ std::vector<Finding> judge_drift(const LinkResult& result, const Json& baseline,
     before[{reader.required_text("source"), reader.required_text("destination")}] = {
         reader.required_number("bandwidth"), reader.required_number("latency_s")};
   }
-  std::vector<Finding> findings;
+  std::vector<CommFinding> findings;
   for (const HostLink& l : host_links(result)) {
     const auto found = before.find({l.source, l.destination});
     if (found == before.end()) {

@@ -28,12 +28,12 @@ std::string page(const std::string& title, const std::string& body) {
       html_escaped(title), kStyle, body);
 }
 
-std::string findings_html(const std::vector<Finding>& findings) {
+std::string findings_html(const std::vector<CommFinding>& findings) {
   if (findings.empty()) {
     return "<p>Nothing stands out.</p>\n";
   }
   std::string text = "<ul>\n";
-  for (const Finding& f : findings) {
+  for (const CommFinding& f : findings) {
     text += fmt::format("<li><b>{}: {}</b><br>{}<br>{}</li>\n", html_escaped(f.guilty),
                         finding_name(f.kind), html_escaped(f.evidence), html_escaped(f.action));
   }
@@ -99,7 +99,7 @@ std::string curves(const SweepResult& result) {
 
 }  // namespace
 
-std::string sweep_html(const SweepResult& result, const std::vector<Finding>& findings) {
+std::string sweep_html(const SweepResult& result, const std::vector<CommFinding>& findings) {
   std::string rows;
   for (const SweepRow& row : result.rows) {
     rows += fmt::format("{}", html_escaped(sweep_row(row)));
@@ -109,7 +109,7 @@ std::string sweep_html(const SweepResult& result, const std::vector<Finding>& fi
                   rows + "</pre>\n");
 }
 
-std::string links_html(const LinkResult& result, const std::vector<Finding>& findings) {
+std::string links_html(const LinkResult& result, const std::vector<CommFinding>& findings) {
   const std::vector<HostLink> links = host_links(result);
   std::vector<std::string> names;
   double most = 0;

@@ -32,8 +32,8 @@ bool several_hosts(const std::vector<std::string>& hosts) {
 }
 
 // Ranks whose process did not run, against the typical one: everything is slow on a busy machine.
-std::vector<Finding> judge_stalls(const std::vector<std::string>& hosts,
-                                  const std::vector<double>& shares) {
+std::vector<CommFinding> judge_stalls(const std::vector<std::string>& hosts,
+                                      const std::vector<double>& shares) {
   std::map<std::string, std::vector<double>> by_host;
   for (size_t r = 0; r < shares.size(); ++r) {
     by_host[hosts[r]].push_back(shares[r]);
@@ -43,7 +43,7 @@ std::vector<Finding> judge_stalls(const std::vector<std::string>& hosts,
     least_of_hosts.push_back(*std::min_element(list.begin(), list.end()));
   }
   const double typical = quantile(least_of_hosts, 0.5);
-  std::vector<Finding> findings;
+  std::vector<CommFinding> findings;
   for (const auto& [host, list] : by_host) {
     const double least = *std::min_element(list.begin(), list.end());
     if (by_host.size() > 1 && least > typical + kStalled) {
@@ -85,8 +85,8 @@ std::string link_evidence(const Ends& e, double typical) {
   return text;
 }
 
-Finding link_finding(const Ends& e, double typical) {
-  Finding f;
+CommFinding link_finding(const Ends& e, double typical) {
+  CommFinding f;
   f.guilty = e.there.source + "-" + e.there.destination;
   f.evidence = link_evidence(e, typical);
   if (e.lost_both() || lossy(e.there) || lossy(e.back)) {
@@ -181,11 +181,11 @@ std::vector<HostLink> host_links(const LinkResult& result) {
   return links;
 }
 
-std::vector<Finding> judge_links(const LinkResult& result) {
+std::vector<CommFinding> judge_links(const LinkResult& result) {
   const std::vector<HostLink> links = host_links(result);
-  std::vector<Finding> findings = judge_stalls(result.hosts, result.stalled_share);
+  std::vector<CommFinding> findings = judge_stalls(result.hosts, result.stalled_share);
   std::set<std::string> explained;
-  for (const Finding& finding : findings) {
+  for (const CommFinding& finding : findings) {
     explained.insert(finding.guilty);
   }
   std::vector<double> speeds;
@@ -252,10 +252,10 @@ std::vector<Expectation> expect_sweep(const SweepResult& result, const Cluster& 
   return list;
 }
 
-std::vector<Finding> judge_sweep(const SweepResult& result,
-                                 const std::vector<Expectation>& expected,
-                                 const std::string& source, double least) {
-  std::vector<Finding> findings;
+std::vector<CommFinding> judge_sweep(const SweepResult& result,
+                                     const std::vector<Expectation>& expected,
+                                     const std::string& source, double least) {
+  std::vector<CommFinding> findings;
   std::map<int, std::pair<int, int>> late;  // rank: calls, of
   int late_calls = 0, calls = 0;
   double waited = 0;
@@ -275,7 +275,7 @@ std::vector<Finding> judge_sweep(const SweepResult& result,
       late[row.last_rank].first += static_cast<int>(std::lround(row.last_share * row.late_calls));
     }
   }
-  for (Finding& stalled : judge_stalls(result.hosts, result.stalled_share)) {
+  for (CommFinding& stalled : judge_stalls(result.hosts, result.stalled_share)) {
     findings.push_back(std::move(stalled));
   }
   for (const auto& [rank, counts] : late) {

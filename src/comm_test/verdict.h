@@ -31,7 +31,7 @@ enum class FindingKind : uint8_t {
 };
 const char* finding_name(FindingKind kind);  // "stalled_host", ...
 
-struct Finding {
+struct CommFinding {
   FindingKind kind = FindingKind::kSlowLink;
   std::string guilty;    // "h2", "h2-h3", "rank 5"
   std::string evidence;  // with figures
@@ -42,7 +42,7 @@ struct Finding {
 std::vector<HostLink> host_links(const LinkResult& result);
 
 // Worst first; empty: nothing stands out.
-std::vector<Finding> judge_links(const LinkResult& result);
+std::vector<CommFinding> judge_links(const LinkResult& result);
 
 // A figure that a sweep should reach.
 struct Expectation {
@@ -54,9 +54,9 @@ struct Expectation {
 std::vector<Expectation> expect_sweep(const SweepResult& result, const Cluster& cluster);
 
 // `least`: share of the expectation that passes.
-std::vector<Finding> judge_sweep(const SweepResult& result,
-                                 const std::vector<Expectation>& expected,
-                                 const std::string& source, double least);
+std::vector<CommFinding> judge_sweep(const SweepResult& result,
+                                     const std::vector<Expectation>& expected,
+                                     const std::string& source, double least);
 
 // What HCCL's documented selection rules would change on Ascend; empty where nothing does. Only
 // values that HCCL accepts.

@@ -1,13 +1,11 @@
 // The two forms in which a diagnosis is told.
-#include <cmath>
-#include <ctime>
-
 #include <fmt/format.h>
 
 #include "base/json_full.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "doctor/diagnosis.h"
+#include "doctor/log_line.h"
 
 namespace plait {
 namespace {
@@ -23,19 +21,6 @@ std::string who_is(const Guilty& guilty) {
   add(guilty.rank.find(',') == std::string::npos ? "rank" : "ranks", guilty.rank);
   add("device", guilty.device);
   return text.empty() ? "these logs do not name a host, rank or device" : text;
-}
-
-std::string time_text(double time) {
-  if (time < 0) {
-    return "";
-  }
-  const auto seconds = static_cast<std::time_t>(std::floor(time));
-  std::tm parts = {};
-  if (gmtime_r(&seconds, &parts) == nullptr) {
-    return "";
-  }
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 constexpr size_t kShownText = 240;
@@ -90,7 +75,7 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
   if (diagnosis.chain.size() > 1) {
     text += "\nFrom cause to consequences\n";
     for (const ChainLink& link : diagnosis.chain) {
-      text += fmt::format("  {:<19} {} ({}, {} line{}{}{})\n", time_text(link.time), link.name,
+      text += fmt::format("  {:<19} {} ({}, {} line{}{}{})\n", shown_time(link.time), link.name,
                           link.role, link.count, link.count == 1 ? "" : "s",
                           link.who.empty() ? "" : ", ", link.who);
     }
@@ -140,7 +125,7 @@ std::string diagnosis_json(const Diagnosis& diagnosis) {
   for (const ChainLink& link : diagnosis.chain) {
     json["chain"].push_back({{"class", link.name},
                              {"role", link.role},
-                             {"time", text_or_null(time_text(link.time))},
+                             {"time", text_or_null(shown_time(link.time))},
                              {"who", text_or_null(link.who)},
                              {"lines", link.count},
                              {"text", link.text}});

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <map>
 #include <set>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "comm/operation.h"
+#include "doctor/log_line.h"
 
 namespace plait {
 namespace {
@@ -20,13 +20,8 @@ bool is_collective(const Operation& operation) {
   return operation.kind != OpKind::kSend && operation.kind != OpKind::kRecv;
 }
 
-std::string time_text(double time) {
-  const auto seconds = static_cast<std::time_t>(time);
-  std::tm parts = {};
-  gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03.0f}", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                     std::floor(1000 * (time - std::floor(time))));
+std::string to_the_ms(double time) {
+  return fmt::format("{}.{:03.0f}", shown_time(time), std::floor(1000 * (time - std::floor(time))));
 }
 
 // The last collective of each member of one group.
@@ -65,7 +60,7 @@ class FlightReader {
           text_ += fmt::format(
               "{} plait flight record: rank {} of host {} was in {}, sequence {}, "
               "of group {}\n",
-              time_text(operation.begin), log.rank, log.host, op_kind_name(operation.kind),
+              to_the_ms(operation.begin), log.rank, log.host, op_kind_name(operation.kind),
               operation.sequence, log.groups[static_cast<size_t>(operation.group)].name);
         }
       }
@@ -123,7 +118,7 @@ class FlightReader {
       text_ += fmt::format(
           "{} plait flight record: rank {} of host {} called {} where {} rank(s) called {}, "
           "sequence {}, group {}\n",
-          time_text(group.last_of.at(ranks[0]).begin), ranks[0], host_of_[ranks[0]],
+          to_the_ms(group.last_of.at(ranks[0]).begin), ranks[0], host_of_[ranks[0]],
           describe_signature(signature), most->second.size(), describe_signature(most->first),
           sequence, group.name);
     }
@@ -160,12 +155,12 @@ class FlightReader {
           own == group.last_of.end()
               ? "it has no record of this group"
               : fmt::format("its last was sequence {} at {}", own->second.sequence,
-                            time_text(own->second.begin));
+                            to_the_ms(own->second.begin));
       text_ += fmt::format(
           "{} plait flight record: rank {} of host {} did not come to {}, sequence {}, of group "
           "{}, "
           "in which {} rank(s) wait; {}\n",
-          time_text(waited->begin), rank, host_of_.contains(rank) ? host_of_[rank] : "?",
+          to_the_ms(waited->begin), rank, host_of_.contains(rank) ? host_of_[rank] : "?",
           op_kind_name(waited->kind), sequence, group.name, num_waiting, last);
     }
   }

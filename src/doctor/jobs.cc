@@ -8,14 +8,12 @@
 #include <string_view>
 #include <utility>
 
+#include "doctor/chars.h"
+
 namespace plait {
 namespace {
 
 constexpr double kApart = 600;  // seconds between the lines of one job and the next
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 // "192.0.2.1%eth0_60000_0_1694500287022627" of a tag or identifier: address, interface, port and
 // the microsecond in which the communicator was made.

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <ctime>
 #include <optional>
+
+#include <fmt/format.h>
+
+#include "doctor/chars.h"
 
 namespace plait {
 namespace {
-
-constexpr size_t kNone = std::string_view::npos;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
   // Howard Hinnant's algorithm, chrono-Compatible Low-Level Date Algorithms.
@@ -42,7 +42,7 @@ class Cursor {
     return value;
   }
   bool one_of(std::string_view allowed) {
-    if (at_ < text_.size() && allowed.find(text_[at_]) != kNone) {
+    if (at_ < text_.size() && allowed.find(text_[at_]) != kNoPosition) {
       ++at_;
       return true;
     }
@@ -153,7 +153,7 @@ bool glog_time(LineOrigin& origin, std::string_view text) {
 bool month_name_time(LineOrigin& origin, std::string_view text) {
   static constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   const size_t found = kMonths.find(text.substr(0, 3));
-  if (text.size() < 15 || found == kNone || found % 3 != 0 || text[3] != ' ') {
+  if (text.size() < 15 || found == kNoPosition || found % 3 != 0 || text[3] != ' ') {
     return false;
   }
   Cursor cursor(text.substr(4));
@@ -183,7 +183,7 @@ void find_time(LineOrigin& origin, std::string_view line) {
         return;
       }
       static constexpr std::string_view kLevels = "IWEFD";
-      if (kLevels.find(before) != kNone && glog_time(origin, rest)) {
+      if (kLevels.find(before) != kNoPosition && glog_time(origin, rest)) {
         origin.level = before;
         return;
       }
@@ -196,7 +196,7 @@ void find_time(LineOrigin& origin, std::string_view line) {
 
 // The number after the first `key` that is followed by digits.
 std::optional<int64_t> number_after(std::string_view line, std::string_view key) {
-  for (size_t at = line.find(key); at != kNone; at = line.find(key, at + 1)) {
+  for (size_t at = line.find(key); at != kNoPosition; at = line.find(key, at + 1)) {
     std::string_view rest = line.substr(at + key.size());
     while (!rest.empty() &&
            (rest[0] == ' ' || rest[0] == ':' || rest[0] == '=' || rest[0] == '[')) {
@@ -227,7 +227,7 @@ void read_cann_record(LineOrigin& origin, std::string_view line) {
                                                               "[EVENT]", "[DEBUG]",   "[TRACE]"};
   for (const std::string_view level : kLevels) {
     const size_t at = line.find(level);
-    if (at == kNone) {
+    if (at == kNoPosition) {
       continue;
     }
     origin.level = level[1] == 'E' && level[2] == 'V' ? 'I' : level[1];
@@ -236,7 +236,7 @@ void read_cann_record(LineOrigin& origin, std::string_view line) {
       rest.remove_prefix(1);
     }
     const size_t open = rest.find('(');
-    if (open == kNone || open == 0 || open > 16) {
+    if (open == kNoPosition || open == 0 || open > 16) {
       return;
     }
     Cursor pid(rest.substr(open + 1));
@@ -252,7 +252,7 @@ void read_cann_record(LineOrigin& origin, std::string_view line) {
 // "worker-1: text" and "node3: text", as pdsh and mpirun --tag-output print them.
 void read_host_prefix(LineOrigin& origin, std::string_view line) {
   const size_t colon = line.substr(0, 64).find(": ");
-  if (colon == kNone || colon < 3) {
+  if (colon == kNoPosition || colon < 3) {
     return;
   }
   const std::string_view word = line.substr(0, colon);
@@ -335,6 +335,19 @@ LineOrigin merged_origin(const LineOrigin& base, const LineOrigin& later) {
   merged.module = later.module;
   merged.level = later.level;
   return merged;
+}
+
+std::string shown_time(double time) {
+  if (time < 0) {
+    return "";
+  }
+  const auto seconds = static_cast<std::time_t>(std::floor(time));
+  std::tm parts = {};
+  if (gmtime_r(&seconds, &parts) == nullptr) {
+    return "";
+  }
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 }  // namespace plait

@@ -29,4 +29,7 @@ LineOrigin read_path_origin(std::string_view path);
 // Fields that `later` has replace those of `base`.
 LineOrigin merged_origin(const LineOrigin& base, const LineOrigin& later);
 
+// "2025-09-12 07:11:27" of LineOrigin::time; "" if there is none.
+std::string shown_time(double time);
+
 }  // namespace plait

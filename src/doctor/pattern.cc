@@ -4,18 +4,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "doctor/chars.h"
 
 namespace plait {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
 char folded(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 bool is_hex(char c) {
@@ -30,16 +25,9 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\xa0' || c == '\xc2';
 }
 
-size_t run_end(std::string_view line, size_t at, bool (*accept)(char)) {
-  while (at < line.size() && accept(line[at])) {
-    ++at;
-  }
-  return at;
-}
-
 bool in_bare_word(char c) {
   static constexpr std::string_view kStops = " \t,;[](){}\"'<>|=";
-  return kStops.find(c) == kNone;
+  return kStops.find(c) == kNoPosition;
 }
 
 bool in_number(char c) {
@@ -48,7 +36,7 @@ bool in_number(char c) {
 
 bool in_brackets(char c) {
   static constexpr std::string_view kStops = "])}\"";
-  return kStops.find(c) == kNone;
+  return kStops.find(c) == kNoPosition;
 }
 
 bool in_sentence(char c) {
@@ -97,8 +85,8 @@ size_t Pattern::parse_brace(size_t begin, Segment& segment) const {
     static constexpr Kind kKinds[] = {Kind::kDigits, Kind::kHex,      Kind::kNumber,
                                       Kind::kHost,   Kind::kPath,     Kind::kLetters,
                                       Kind::kRest,   Kind::kSentence, Kind::kBracketed};
-    const size_t index = type.size() == 1 ? kTypes.find(type[0]) : kNone;
-    if (index == kNone) {
+    const size_t index = type.size() == 1 ? kTypes.find(type[0]) : kNoPosition;
+    if (index == kNoPosition) {
       throw_error(ErrorCode::kInvalidArgument,
                   "pattern '{}': type '{}' is not known; allowed are d, x, f, h, p, w, r, s, l",
                   text_, type);
@@ -157,7 +145,7 @@ void Pattern::choose_anchor() {
         run += token.text;
       } else if (token.kind == Kind::kBlank) {
         const bool before = i + 1 < segment.size() && segment[i + 1].kind == Kind::kLiteral &&
-                            kColumn.find(segment[i + 1].text[0]) != kNone;
+                            kColumn.find(segment[i + 1].text[0]) != kNoPosition;
         const bool after = !run.empty() && run.back() == '|';
         run = before || after ? "" : run + ' ';
       } else if (token.kind != Kind::kEdge) {
@@ -186,11 +174,11 @@ size_t Pattern::match_at(const Segment& segment, std::string_view line, size_t a
     switch (token.kind) {
       case Kind::kLiteral:
         if (line.size() - at < token.text.size()) {
-          return kNone;
+          return kNoPosition;
         }
         for (const char c : token.text) {
           if (folded(line[end]) != c) {
-            return kNone;
+            return kNoPosition;
           }
           ++end;
         }
@@ -198,7 +186,7 @@ size_t Pattern::match_at(const Segment& segment, std::string_view line, size_t a
         continue;
       case Kind::kEdge:
         if (!edge_at(line, at)) {
-          return kNone;
+          return kNoPosition;
         }
         continue;
       case Kind::kBlank:
@@ -239,7 +227,7 @@ size_t Pattern::match_at(const Segment& segment, std::string_view line, size_t a
         break;
     }
     if (end == at) {
-      return kNone;
+      return kNoPosition;
     }
     if (captures != nullptr && !token.text.empty()) {
       (*captures)[token.text] = std::string(line.substr(at, end - at));
@@ -254,8 +242,8 @@ bool Pattern::match(std::string_view line, Captures* captures) const {
   Captures kept;
   size_t at = 0;
   for (const Segment& segment : segments_) {
-    size_t end = kNone;
-    for (; at <= line.size() && end == kNone; ++at) {
+    size_t end = kNoPosition;
+    for (; at <= line.size() && end == kNoPosition; ++at) {
       const Token& first = segment.front();
       if (first.kind == Kind::kLiteral &&
           (at == line.size() || folded(line[at]) != first.text[0])) {
@@ -263,7 +251,7 @@ bool Pattern::match(std::string_view line, Captures* captures) const {
       }
       end = match_at(segment, line, at, captures == nullptr ? nullptr : &kept);
     }
-    if (end == kNone) {
+    if (end == kNoPosition) {
       return false;
     }
     at = end;

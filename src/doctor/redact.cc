@@ -5,25 +5,17 @@
 #include <cctype>
 
 #include "base/text.h"
+#include "doctor/chars.h"
 
 namespace plait {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
-bool is_word(char c) {
+bool in_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
 }
 
 bool in_token(char c) {
-  return is_word(c) || c == '.' || c == '/' || c == '+' || c == '=' || c == '~';
-}
-
-size_t run_end(std::string_view text, size_t at, bool (*accept)(char)) {
-  while (at < text.size() && accept(text[at])) {
-    ++at;
-  }
-  return at;
+  return in_name(c) || c == '.' || c == '/' || c == '+' || c == '=' || c == '~';
 }
 
 bool has_letter_and_digit(std::string_view text) {
@@ -67,7 +59,7 @@ struct Secret {
 };
 
 Secret known_form(std::string_view line, size_t at) {
-  if (at > 0 && is_word(line[at - 1])) {
+  if (at > 0 && in_name(line[at - 1])) {
     return {};
   }
   for (const KnownForm& form : kForms) {
@@ -95,23 +87,23 @@ size_t value_begin(std::string_view line, size_t at) {
     }
   }
   const bool flag = !divided && next == at + 1 && line[at] == ' ';
-  return next < line.size() && (divided || flag) ? next : kNone;
+  return next < line.size() && (divided || flag) ? next : kNoPosition;
 }
 
 bool in_value(char c) {
   static constexpr std::string_view kStops = " \t\"',;)}]\r";
-  return kStops.find(c) == kNone;
+  return kStops.find(c) == kNoPosition;
 }
 
 Secret named_value(std::string_view line, size_t at) {
-  const size_t end = run_end(line, at, is_word);
+  const size_t end = run_end(line, at, in_name);
   const std::string name = lower(std::string(line.substr(at, end - at)));
   const bool secret_name =
       std::any_of(kSecretNames.begin(), kSecretNames.end(),
-                  [&](std::string_view known) { return name.find(known) != kNone; });
+                  [&](std::string_view known) { return name.find(known) != kNoPosition; });
   const bool token_name = name.ends_with("token");
-  const size_t begin = secret_name || token_name ? value_begin(line, end) : kNone;
-  if (begin == kNone) {
+  const size_t begin = secret_name || token_name ? value_begin(line, end) : kNoPosition;
+  if (begin == kNoPosition) {
     return {};
   }
   size_t first = begin;
@@ -126,7 +118,7 @@ Secret named_value(std::string_view line, size_t at) {
       (flagged && !looks_secret)) {
     return {};
   }
-  return {first, stop, name.find("pass") != kNone ? "password" : "token"};
+  return {first, stop, name.find("pass") != kNoPosition ? "password" : "token"};
 }
 
 // "https://user:password@host": the part before @.
@@ -136,9 +128,10 @@ Secret url_login(std::string_view line, size_t at) {
   }
   const size_t begin = at + 3;
   const size_t end = line.find_first_of("/ \"'", begin);
-  const std::string_view authority = line.substr(begin, end == kNone ? kNone : end - begin);
+  const std::string_view authority =
+      line.substr(begin, end == kNoPosition ? kNoPosition : end - begin);
   const size_t login = authority.rfind('@');
-  const bool password = login != kNone && authority.substr(0, login).find(':') != kNone;
+  const bool password = login != kNoPosition && authority.substr(0, login).find(':') != kNoPosition;
   return password ? Secret{begin, begin + login, "login in a URL"} : Secret{};
 }
 
@@ -147,7 +140,7 @@ Secret secret_at(std::string_view line, size_t at) {
   if (c == ':') {
     return url_login(line, at);
   }
-  const bool starts_word = is_word(c) && (at == 0 || !is_word(line[at - 1]));
+  const bool starts_word = in_name(c) && (at == 0 || !in_name(line[at - 1]));
   if (!starts_word) {
     return {};
   }
@@ -179,17 +172,18 @@ std::string redacted(std::string_view text, RedactionCounts& counts) {
   while (!text.empty()) {
     const size_t newline = text.find('\n');
     const std::string_view line = text.substr(0, newline);
-    const bool begins = line.find("-----BEGIN") != kNone && line.find("PRIVATE KEY") != kNone;
+    const bool begins =
+        line.find("-----BEGIN") != kNoPosition && line.find("PRIVATE KEY") != kNoPosition;
     if (begins && !in_key) {
       result += "[removed: private key]";
       ++counts["private key"];
-      in_key = line.find("-----END") == kNone;
+      in_key = line.find("-----END") == kNoPosition;
     } else if (in_key) {
-      in_key = line.find("-----END") == kNone;
+      in_key = line.find("-----END") == kNoPosition;
     } else {
       redact_line(line, result, counts);
     }
-    if (newline == kNone) {
+    if (newline == kNoPosition) {
       break;
     }
     if (!in_key) {

@@ -10,7 +10,6 @@
 namespace plait {
 namespace {
 
-constexpr size_t kBlock = 512;
 constexpr int64_t kMaxName = 65536;
 
 // Octal, or base 256 as GNU tar writes sizes of 8 GiB and more.
@@ -66,10 +65,10 @@ class MemberReader final : public ByteReader {
   int64_t left_;
 };
 
-bool read_block(ByteReader& reader, std::array<char, kBlock>& block) {
+bool read_block(ByteReader& reader, std::array<char, kTarBlock>& block) {
   size_t used = 0;
-  while (used < kBlock) {
-    const size_t count = reader.read({block.data() + used, kBlock - used});
+  while (used < kTarBlock) {
+    const size_t count = reader.read({block.data() + used, kTarBlock - used});
     if (count == 0) {
       return false;
     }
@@ -100,11 +99,11 @@ std::string pax_path(const std::string& text) {
 }  // namespace
 
 bool is_tar_header(std::string_view block) {
-  if (block.size() < kBlock) {
+  if (block.size() < kTarBlock) {
     return false;
   }
   int64_t sum = 0;
-  for (size_t i = 0; i < kBlock; ++i) {
+  for (size_t i = 0; i < kTarBlock; ++i) {
     const bool in_checksum = i >= 148 && i < 156;
     sum += in_checksum ? ' ' : static_cast<unsigned char>(block[i]);
   }
@@ -112,10 +111,10 @@ bool is_tar_header(std::string_view block) {
 }
 
 std::string read_tar(ByteReader& reader, const TarVisitor& visit) {
-  std::array<char, kBlock> block;
+  std::array<char, kTarBlock> block;
   std::string long_name;
   while (read_block(reader, block)) {
-    const std::string_view header(block.data(), kBlock);
+    const std::string_view header(block.data(), kTarBlock);
     if (std::all_of(header.begin(), header.end(), [](char c) { return c == '\0'; })) {
       return "";
     }
@@ -138,8 +137,9 @@ std::string read_tar(ByteReader& reader, const TarVisitor& visit) {
       }
       long_name.clear();
     }
-    const int64_t padding = (static_cast<int64_t>(kBlock) - *size % static_cast<int64_t>(kBlock)) %
-                            static_cast<int64_t>(kBlock);
+    const int64_t padding =
+        (static_cast<int64_t>(kTarBlock) - *size % static_cast<int64_t>(kTarBlock)) %
+        static_cast<int64_t>(kTarBlock);
     if (!member.skip_rest(padding)) {
       return "the archive ends early";
     }

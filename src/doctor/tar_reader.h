@@ -1,6 +1,7 @@
 // Members of a tar archive (ustar, GNU and pax names), read in one pass.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,6 +9,8 @@
 #include "doctor/byte_reader.h"
 
 namespace plait {
+
+inline constexpr size_t kTarBlock = 512;  // bytes
 
 // True if the 512 bytes look like a tar header (their checksum is right).
 bool is_tar_header(std::string_view block);

@@ -12,15 +12,15 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "doctor/tar_reader.h"
 
 namespace plait {
 namespace {
 
-constexpr size_t kBlock = 512;
 constexpr int kLevel = 6;
 constexpr int kGzipWindow = 15 + 16;
 
-void put(std::array<char, kBlock>& block, size_t at, const std::string& text) {
+void put(std::array<char, kTarBlock>& block, size_t at, const std::string& text) {
   std::memcpy(block.data() + at, text.data(), text.size());
 }
 
@@ -73,7 +73,7 @@ std::string TarWriter::safe_name(const std::string& name) {
 }
 
 void TarWriter::add_header(const std::string& name, size_t size, int64_t time, char type) {
-  std::array<char, kBlock> block{};
+  std::array<char, kTarBlock> block{};
   put(block, 0, name.substr(0, 100));
   put(block, 100, "0000600");
   put(block, 108, "0000000");
@@ -90,15 +90,15 @@ void TarWriter::add_header(const std::string& name, size_t size, int64_t time, c
   }
   put(block, 148, fmt::format("{:06o}", sum));
   block[154] = '\0';
-  out_->write({block.data(), kBlock}, Z_NO_FLUSH);
+  out_->write({block.data(), kTarBlock}, Z_NO_FLUSH);
 }
 
 void TarWriter::add(const std::string& name, std::string_view content, int64_t time) {
   const std::string safe = safe_name(name);
   const auto write_padded = [&](std::string_view data) {
     out_->write(data, Z_NO_FLUSH);
-    static constexpr std::array<char, kBlock> kZeros{};
-    out_->write({kZeros.data(), (kBlock - data.size() % kBlock) % kBlock}, Z_NO_FLUSH);
+    static constexpr std::array<char, kTarBlock> kZeros{};
+    out_->write({kZeros.data(), (kTarBlock - data.size() % kTarBlock) % kTarBlock}, Z_NO_FLUSH);
   };
   if (safe.size() > 100) {
     add_header("././@LongLink", safe.size() + 1, 0, 'L');
@@ -114,7 +114,7 @@ int64_t TarWriter::bytes_with(int64_t bytes) const {
 }
 
 void TarWriter::finish() {
-  static constexpr std::array<char, 2 * kBlock> kZeros{};
+  static constexpr std::array<char, 2 * kTarBlock> kZeros{};
   out_->write({kZeros.data(), kZeros.size()}, Z_FINISH);
   out_->commit();
 }

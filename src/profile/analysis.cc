@@ -12,8 +12,6 @@
 namespace plait {
 namespace {
 
-constexpr double kMs = 1e-3;  // of a microsecond
-
 Spread spread(const Profile& profile, const std::function<double(const RankProfile&)>& value) {
   Spread s;
   std::vector<double> values;
@@ -76,7 +74,7 @@ std::vector<OperatorShare> operator_shares(const Profile& profile, const StepSpl
     share.type = type;
     share.core = total.core;
     share.share = all_us > 0 ? total.total_us / all_us : 0;
-    share.ms_per_step = share.share * mean.computing * kMs;
+    share.ms_per_step = share.share * mean.computing * kMsPerUs;
     share.count = total.count;
     share.mean_us = total.count > 0 ? total.total_us / static_cast<double>(total.count) : 0;
     list.push_back(std::move(share));
@@ -151,7 +149,7 @@ class Adviser {
   Adviser(const Profile& profile, const Analysis& analysis)
       : a_(analysis),
         m_(analysis.mean),
-        step_(analysis.mean.stage * kMs),
+        step_(analysis.mean.stage * kMsPerUs),
         communication_(communication(profile)),
         ranks_(profile.ranks.size()) {}
 
@@ -190,8 +188,8 @@ class Adviser {
 // Of a chain of buckets under backward, the last one has nothing to hide behind.
 void Adviser::exposed() {
   constexpr double kBuckets = 8;
-  const double exposed = std::max(m_.exposed - m_.bubble, 0.0) * kMs;
-  const double all = exposed + m_.overlapped * kMs;
+  const double exposed = std::max(m_.exposed - m_.bubble, 0.0) * kMsPerUs;
+  const double all = exposed + m_.overlapped * kMsPerUs;
   if (exposed < 0.05 * step_) {
     return;
   }
@@ -207,7 +205,7 @@ void Adviser::exposed() {
          "a "
          "faster network does not help"});
   }
-  const double room = std::max(m_.computing - m_.overlapped, 0.0) * kMs;
+  const double room = std::max(m_.computing - m_.overlapped, 0.0) * kMsPerUs;
   const double gain = std::min(exposed * (1 - 1 / kBuckets), room);
   const bool experts = c.experts > c.gradients && c.experts > c.gathers;
   list_.push_back(
@@ -229,7 +227,7 @@ void Adviser::exposed() {
 
 // (p - 1) / (m + p - 1) of a step: about half with twice the micro-batches or two virtual stages.
 void Adviser::bubble() {
-  const double bubble = m_.bubble * kMs;
+  const double bubble = m_.bubble * kMsPerUs;
   if (bubble >= 0.03 * step_) {
     list_.push_back({"shorten the pipeline bubble", bubble / 2,
                      fmt::format("{:.1f} of {:.1f} ms wait for other stages; the bubble is "
@@ -240,7 +238,7 @@ void Adviser::bubble() {
 }
 
 void Adviser::idle() {
-  const double idle = m_.free * kMs;
+  const double idle = m_.free * kMsPerUs;
   if (idle < 0.05 * step_) {
     return;
   }
@@ -283,7 +281,7 @@ void Adviser::straggler() {
 }
 
 void Adviser::preparing() {
-  const double preparing = m_.preparing * kMs;
+  const double preparing = m_.preparing * kMsPerUs;
   if (preparing >= 0.02 * step_) {
     list_.push_back({"prepare data ahead", preparing,
                      fmt::format("{:.1f} of {:.1f} ms before the first operator", preparing, step_),
@@ -297,7 +295,7 @@ void Adviser::links() {
     return;
   }
   const LinkSpeed& link = a_.slow_links.front();
-  const double exposed = std::max(m_.exposed - m_.bubble, 0.0) * kMs;
+  const double exposed = std::max(m_.exposed - m_.bubble, 0.0) * kMsPerUs;
   list_.push_back(
       {fmt::format("link {} -> {} ({}) is slow", link.source, link.destination, link.transport),
        exposed * (1 - link.gb_per_s / link.typical),
@@ -322,7 +320,7 @@ void Adviser::operators() {
       cpu_types += (cpu_types.empty() ? "" : ", ") + op.type;
     }
   }
-  const double compute = m_.computing * kMs;
+  const double compute = m_.computing * kMsPerUs;
   if (cpu > 0.005 * compute && cpu > 0) {
     list_.push_back({"move operators off the AI CPU", cpu,
                      fmt::format("{:.2f} of {:.1f} ms of compute run on it: {}", cpu, compute,
@@ -347,13 +345,13 @@ Analysis analyse(const Profile& profile) {
   for (const RankProfile& rank : profile.ranks) {
     a.steps = std::max(a.steps, rank.steps);
   }
-  a.step = spread(profile, [](const RankProfile& r) { return r.split.stage * kMs; });
-  a.computing = spread(profile, [](const RankProfile& r) { return r.split.computing * kMs; });
+  a.step = spread(profile, [](const RankProfile& r) { return r.split.stage * kMsPerUs; });
+  a.computing = spread(profile, [](const RankProfile& r) { return r.split.computing * kMsPerUs; });
   a.exposed = spread(profile, [](const RankProfile& r) {
-    return std::max(r.split.exposed - r.split.bubble, 0.0) * kMs;
+    return std::max(r.split.exposed - r.split.bubble, 0.0) * kMsPerUs;
   });
-  a.free = spread(profile, [](const RankProfile& r) { return r.split.free * kMs; });
-  a.bubble = spread(profile, [](const RankProfile& r) { return r.split.bubble * kMs; });
+  a.free = spread(profile, [](const RankProfile& r) { return r.split.free * kMsPerUs; });
+  a.bubble = spread(profile, [](const RankProfile& r) { return r.split.bubble * kMsPerUs; });
   a.operators = operator_shares(profile, a.mean);
   a.slow_links = slow_links(profile);
   a.advice = Adviser(profile, a).run();

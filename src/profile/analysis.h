@@ -8,6 +8,8 @@
 
 namespace plait {
 
+inline constexpr double kMsPerUs = 1e-3;
+
 // One figure over the ranks.
 struct Spread {
   double least = 0, median = 0, most = 0;

@@ -7,7 +7,7 @@
 namespace plait {
 namespace {
 
-constexpr size_t kMostKinds = 20000;
+constexpr size_t kMostOperatorTypes = 20000;
 
 std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
@@ -101,7 +101,7 @@ OperatorTotal* find_operator(RankProfile& rank, const std::string& type) {
   if (found != rank.operators.end()) {
     return &found->second;
   }
-  return rank.operators.size() < kMostKinds ? &rank.operators[type] : nullptr;
+  return rank.operators.size() < kMostOperatorTypes ? &rank.operators[type] : nullptr;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace plait {
 namespace {
 
-constexpr size_t kMostKinds = 20000;
+constexpr size_t kMostJsonKinds = 20000;
 
 // "hcom_allReduce__123_0_1@456" -> "hcom_allReduce", "456".
 std::pair<std::string, std::string> kind_and_group(const std::string& name) {
@@ -51,7 +51,7 @@ void read_communication(const std::string& path, RankProfile& rank, Notes& notes
   std::set<std::string> steps;
   const auto leaf = [&](const JsonLeaf& l) {
     if (l.path.size() < 5 || l.path[2] == "Total Op Info" ||
-        rank.collectives.size() >= kMostKinds) {
+        rank.collectives.size() >= kMostJsonKinds) {
       return;
     }
     steps.insert(l.path[0]);
@@ -88,7 +88,7 @@ void read_communication_matrix(const std::string& path, RankProfile& rank, Notes
     // Sums over operators would count twice.
     if (l.path.size() < 4 || !link_ends(l.path[l.path.size() - 2], ends) ||
         l.path[l.path.size() - 3].find("-total") != std::string::npos ||
-        rank.links.size() >= kMostKinds) {
+        rank.links.size() >= kMostJsonKinds) {
       return;
     }
     LinkTotal& link = rank.links[ends];
@@ -153,7 +153,7 @@ class TraceSum {
         ++steps_;
       }
       const auto key = std::make_pair(event_.pid, event_.lane.empty() ? event_.name : event_.lane);
-      if (spans_.size() < kMostKinds || spans_.count(key) > 0) {
+      if (spans_.size() < kMostJsonKinds || spans_.count(key) > 0) {
         Span& span = spans_[key];
         span.total += event_.duration;
         span.first = std::min(span.first, event_.begin);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kMostFiles = 200000;
-constexpr int kDeepest = 16;
+constexpr int kDeepestFolder = 16;
 
 // The files of one rank.
 struct RankFiles {
@@ -56,7 +56,7 @@ class Finder {
     auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied,
                                                error);
     for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-      if (at.depth() > kDeepest) {
+      if (at.depth() > kDeepestFolder) {
         at.disable_recursion_pending();
       }
       std::error_code ignored;

@@ -11,7 +11,6 @@
 namespace plait {
 namespace {
 
-constexpr double kMs = 1e-3;
 constexpr size_t kMostOperators = 10;
 constexpr size_t kMostNotes = 8;
 
@@ -22,11 +21,11 @@ struct Part {
 };
 
 std::vector<Part> parts_of(const StepSplit& mean) {
-  return {{"compute", '#', std::max(mean.computing - mean.overlapped, 0.0) * kMs},
-          {"compute with hidden communication", '%', mean.overlapped * kMs},
-          {"exposed communication", '=', std::max(mean.exposed - mean.bubble, 0.0) * kMs},
-          {"pipeline bubble", '-', mean.bubble * kMs},
-          {"free (device idle)", '.', mean.free * kMs}};
+  return {{"compute", '#', std::max(mean.computing - mean.overlapped, 0.0) * kMsPerUs},
+          {"compute with hidden communication", '%', mean.overlapped * kMsPerUs},
+          {"exposed communication", '=', std::max(mean.exposed - mean.bubble, 0.0) * kMsPerUs},
+          {"pipeline bubble", '-', mean.bubble * kMsPerUs},
+          {"free (device idle)", '.', mean.free * kMsPerUs}};
 }
 
 std::string bar(const std::vector<Part>& parts, double step, int width) {
@@ -41,7 +40,7 @@ std::string bar(const std::vector<Part>& parts, double step, int width) {
 }
 
 std::string split_text(const Analysis& a, int width) {
-  const double step = a.mean.stage * kMs;
+  const double step = a.mean.stage * kMsPerUs;
   std::string text = fmt::format("mean step {:.1f} ms\n", step);
   const std::vector<Part> parts = parts_of(a.mean);
   text += bar(parts, step, width);
@@ -116,13 +115,13 @@ Json spread_json(const Spread& s) {
 }
 
 Json split_json(const StepSplit& s) {
-  return {{"step", s.stage * kMs},
-          {"computing", s.computing * kMs},
-          {"exposed_communication", std::max(s.exposed - s.bubble, 0.0) * kMs},
-          {"overlapped_communication", s.overlapped * kMs},
-          {"bubble", s.bubble * kMs},
-          {"free", s.free * kMs},
-          {"preparing", s.preparing * kMs}};
+  return {{"step", s.stage * kMsPerUs},
+          {"computing", s.computing * kMsPerUs},
+          {"exposed_communication", std::max(s.exposed - s.bubble, 0.0) * kMsPerUs},
+          {"overlapped_communication", s.overlapped * kMsPerUs},
+          {"bubble", s.bubble * kMsPerUs},
+          {"free", s.free * kMsPerUs},
+          {"preparing", s.preparing * kMsPerUs}};
 }
 
 struct Change {
@@ -224,7 +223,7 @@ std::string profile_json(const Profile& profile, const Analysis& analysis) {
 }
 
 std::string diff_text(const Analysis& before, const Analysis& after) {
-  const double a = before.mean.stage * kMs, b = after.mean.stage * kMs;
+  const double a = before.mean.stage * kMsPerUs, b = after.mean.stage * kMsPerUs;
   std::string text = fmt::format("step {:.1f} -> {:.1f} ms ({:+.1f} ms, {:+.1f} %)\n", a, b, b - a,
                                  a > 0 ? 100 * (b - a) / a : 0);
   text += fmt::format("{:<44}{:>10}{:>10}{:>10}\n", "ms a step", "before", "after", "change");

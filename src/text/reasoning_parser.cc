@@ -7,19 +7,19 @@
 namespace plait {
 namespace {
 
-constexpr std::string_view kOpen = "<think>";
-constexpr std::string_view kClose = "</think>";
-constexpr std::string_view kBlanks = " \t\r\n";
+constexpr std::string_view kThinkOpen = "<think>";
+constexpr std::string_view kThinkClose = "</think>";
+constexpr std::string_view kThinkBlanks = " \t\r\n";
 
 }  // namespace
 
 ReasoningStart reasoning_start(std::string_view rendered_prompt) {
-  const size_t last = rendered_prompt.find_last_not_of(kBlanks);
+  const size_t last = rendered_prompt.find_last_not_of(kThinkBlanks);
   const std::string_view text =
       rendered_prompt.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  return text.ends_with(kClose)  ? ReasoningStart::kNever
-         : text.ends_with(kOpen) ? ReasoningStart::kInside
-                                 : ReasoningStart::kByTag;
+  return text.ends_with(kThinkClose)  ? ReasoningStart::kNever
+         : text.ends_with(kThinkOpen) ? ReasoningStart::kInside
+                                      : ReasoningStart::kByTag;
 }
 
 ReasoningParser::ReasoningParser(ReasoningStart start)
@@ -52,7 +52,7 @@ ReasoningParser::Delta ReasoningParser::finish() {
 
 void ReasoningParser::step(Delta& delta, bool last) {
   for (;;) {
-    const std::string_view tag = state_ == State::kReasoning ? kClose : kOpen;
+    const std::string_view tag = state_ == State::kReasoning ? kThinkClose : kThinkOpen;
     const size_t found = pending_.find(tag);
     if (found == std::string::npos) {
       const size_t sure = pending_.size() - (last ? 0 : held_tag_size(pending_, tag));
@@ -70,14 +70,14 @@ void ReasoningParser::step(Delta& delta, bool last) {
 
 void ReasoningParser::emit(std::string_view text, Delta& delta) {
   if (skip_space_) {
-    const size_t first = text.find_first_not_of(kBlanks);
+    const size_t first = text.find_first_not_of(kThinkBlanks);
     if (first == std::string_view::npos) {
       return;
     }
     text.remove_prefix(first);
     skip_space_ = false;
   }
-  const size_t last = text.find_last_not_of(kBlanks);
+  const size_t last = text.find_last_not_of(kThinkBlanks);
   if (last == std::string_view::npos) {
     space_ += text;
     return;

@@ -41,9 +41,9 @@ LinkResult spoiled(F spoil) {
   return r;
 }
 
-std::string summary(const std::vector<Finding>& findings) {
+std::string summary(const std::vector<CommFinding>& findings) {
   std::string text;
-  for (const Finding& f : findings) {
+  for (const CommFinding& f : findings) {
     text += std::string(finding_name(f.kind)) + " " + f.guilty + ";";
   }
   return text;

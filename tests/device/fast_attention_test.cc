@@ -6,17 +6,17 @@ namespace {
 
 class FastAttentionTest : public FastKernelTest {};
 
-struct Shape {
+struct AttentionShape {
   int64_t batch, seq_len, heads, kv_heads, head_dim;
 };
 // Within one tile, on its edge, several tiles with a rest; grouped and single kv heads; head sizes
 // that are no multiple of a vector.
-constexpr Shape kShapes[] = {{1, 1, 1, 1, 4},   {2, 5, 2, 1, 8},    {1, 64, 2, 2, 16},
-                             {1, 65, 4, 2, 20}, {1, 150, 2, 1, 64}, {1, 129, 3, 3, 40},
-                             {1, 70, 1, 1, 128}};
+constexpr AttentionShape kAttentionShapes[] = {
+    {1, 1, 1, 1, 4},    {2, 5, 2, 1, 8},    {1, 64, 2, 2, 16}, {1, 65, 4, 2, 20},
+    {1, 150, 2, 1, 64}, {1, 129, 3, 3, 40}, {1, 70, 1, 1, 128}};
 
 TEST_P(FastAttentionTest, Forward) {
-  for (const Shape& s : kShapes) {
+  for (const AttentionShape& s : kAttentionShapes) {
     const int64_t rows = s.batch * s.seq_len;
     const int64_t q_stride = (s.heads + 2 * s.kv_heads) * s.head_dim;  // q, k, v side by side
     const int64_t out_stride = s.heads * s.head_dim + 3;
@@ -78,7 +78,7 @@ TEST_P(FastAttentionTest, ScoresFarBelowZero) {
 }
 
 TEST_P(FastAttentionTest, Backward) {
-  for (const Shape& s : kShapes) {
+  for (const AttentionShape& s : kAttentionShapes) {
     const int64_t rows = s.batch * s.seq_len;
     const int64_t q_stride = s.heads * s.head_dim + 1;
     const int64_t kv_stride = s.kv_heads * s.head_dim + 2;

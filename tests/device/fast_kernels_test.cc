@@ -11,13 +11,13 @@ namespace plain = cpu::plain;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Shape {
+struct RowsShape {
   int64_t rows, cols;
 };
-constexpr Shape kShapes[] = {{1, 1}, {3, 7}, {5, 16}, {70, 33}, {40, 768}, {130, 100}};
+constexpr RowsShape kRowsShapes[] = {{1, 1}, {3, 7}, {5, 16}, {70, 33}, {40, 768}, {130, 100}};
 
 TEST_P(FastKernelTest, RmsNormForward) {
-  for (const auto [rows, cols] : kShapes) {
+  for (const auto [rows, cols] : kRowsShapes) {
     for (const int64_t groups : {1, 3}) {
       const int64_t x_stride = groups * cols + 5;
       const int64_t y_stride = groups * cols + 2;
@@ -46,7 +46,7 @@ TEST_P(FastKernelTest, RmsNormForward) {
 }
 
 TEST_P(FastKernelTest, RmsNormBackward) {
-  for (const auto [rows, cols] : kShapes) {
+  for (const auto [rows, cols] : kRowsShapes) {
     for (const bool accumulate : {false, true}) {
       const int64_t groups = 2;
       const int64_t stride = groups * cols + 3;
@@ -128,7 +128,7 @@ TEST_P(FastKernelTest, Rope) {
 }
 
 TEST_P(FastKernelTest, Swiglu) {
-  for (const auto [rows, cols] : kShapes) {
+  for (const auto [rows, cols] : kRowsShapes) {
     // Gates up to 50: far into both tails of the sigmoid.
     const Memory memory = {random_array(1, rows * 2 * cols, dtype(), 50),
                            random_array(2, rows * cols, dtype()),
@@ -160,7 +160,7 @@ TEST_P(FastKernelTest, Swiglu) {
 }
 
 TEST_P(FastKernelTest, Embedding) {
-  for (const auto [rows, cols] : kShapes) {
+  for (const auto [rows, cols] : kRowsShapes) {
     std::vector<int32_t> ids;
     for (int64_t r = 0; r < rows; ++r) {
       ids.push_back(static_cast<int32_t>(random_bits(1, 1, static_cast<uint64_t>(r)) % 20));
@@ -200,7 +200,7 @@ TEST_P(FastKernelTest, Embedding) {
 }
 
 TEST_P(FastKernelTest, CrossEntropy) {
-  for (const auto [rows, cols] : {Shape{1, 1}, {7, 5}, {12, 64}, {9, 1001}, {3, 9001}}) {
+  for (const auto [rows, cols] : {RowsShape{1, 1}, {7, 5}, {12, 64}, {9, 1001}, {3, 9001}}) {
     const int64_t padded = cols + 3;
     const int64_t stride = cols + 6;
     std::vector<int32_t> targets;
@@ -281,7 +281,7 @@ TEST_P(FastKernelTest, NonFiniteLogitsShowInTheSum) {
 }
 
 TEST_P(FastKernelTest, AddAndAddBiasAndColumnSum) {
-  for (const auto [rows, cols] : kShapes) {
+  for (const auto [rows, cols] : kRowsShapes) {
     const int64_t stride = cols + 3;
     const Memory memory = {random_array(1, rows * stride, dtype()),
                            random_array(2, rows * stride, dtype()), random_array(3, cols, dtype()),

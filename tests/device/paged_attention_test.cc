@@ -20,10 +20,6 @@ namespace {
 
 using Floats = std::vector<float>;
 
-size_t index(int64_t i) {
-  return static_cast<size_t>(i);
-}
-
 struct Shape {
   int64_t heads, kv_heads, dim;
   DType dtype, kv_dtype;

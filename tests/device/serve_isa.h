@@ -1,6 +1,7 @@
 // The instruction sets that the tests of serving run with: names for a test parameter.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@ const IsaKernels& isa_neon_emulated();
 }  // namespace plait::cpu::serve
 
 namespace plait::test {
+
+inline size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
 
 // Those of this CPU; "plain"; "guard", the best one on that device; and the emulated ones.
 inline std::vector<std::string> serve_isas() {

@@ -28,10 +28,6 @@ const char* format_name(WeightFormat format) {
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8};
 
-size_t index(int64_t i) {
-  return static_cast<size_t>(i);
-}
-
 // The parameter is an instruction set, or "guard": the best one on that device.
 class ServeKernels : public testing::TestWithParam<std::string> {
  protected:

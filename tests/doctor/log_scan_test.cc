@@ -17,7 +17,7 @@
 namespace plait {
 namespace {
 
-const std::string kFault =
+const std::string kFaultLine =
     "EJ0001: [PID: 9] 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process.\n";
 
 std::string gzipped(const std::string& text) {
@@ -57,7 +57,7 @@ std::vector<ScannedFile> scan(const std::string& path) {
 
 TEST(LogScan, LineNumbersAndNames) {
   const TestFolder folder;
-  write_file_atomic(folder.file("a.log"), "x\ny\n" + kFault);
+  write_file_atomic(folder.file("a.log"), "x\ny\n" + kFaultLine);
   const std::vector<ScannedFile> files = scan(folder.path());
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].num_lines, 3);
@@ -67,8 +67,8 @@ TEST(LogScan, LineNumbersAndNames) {
 
 TEST(LogScan, ArchivesInArchives) {
   const TestFolder folder;
-  const std::string tar = tar_member("node1/plog-9_1.log", kFault) +
-                          tar_member("node2/rank_3.log.gz", gzipped(kFault)) +
+  const std::string tar = tar_member("node1/plog-9_1.log", kFaultLine) +
+                          tar_member("node2/rank_3.log.gz", gzipped(kFaultLine)) +
                           std::string(1024, '\0');
   write_file_atomic(folder.file("bundle.tar.gz"), gzipped(tar));
   const std::vector<ScannedFile> files = scan(folder.path());
@@ -86,14 +86,14 @@ TEST(LogScan, CutArchivesGiveWhatTheyHave) {
   for (int i = 0; i < 20000; ++i) {
     noise += "line " + std::to_string(i * 7919 % 104729) + "\n";
   }
-  const std::string packed = gzipped(kFault + noise);
+  const std::string packed = gzipped(kFaultLine + noise);
   write_file_atomic(folder.file("cut.gz"), packed.substr(0, packed.size() / 2));
   const std::vector<ScannedFile> files = scan(folder.path());
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].lines.size(), 1U);
   EXPECT_NE(files[0].problem, "");
 
-  const std::string tar = tar_member("a.log", kFault) + tar_member("b.log", kFault + noise);
+  const std::string tar = tar_member("a.log", kFaultLine) + tar_member("b.log", kFaultLine + noise);
   write_file_atomic(folder.file("cut.gz"), tar.substr(0, tar.size() - 2048));
   std::string problems;
   for (const ScannedFile& file : scan(folder.path())) {
@@ -105,8 +105,8 @@ TEST(LogScan, CutArchivesGiveWhatTheyHave) {
 TEST(LogScan, LongLinesAndNoiseAreBounded) {
   const TestFolder folder;
   std::string text(size_t{10} << 20, 'a');
-  text +=
-      " Failed to initialize the HCCP process\n" + std::string("\0\xff\xfe\x80", 4) + "\n" + kFault;
+  text += " Failed to initialize the HCCP process\n" + std::string("\0\xff\xfe\x80", 4) + "\n" +
+          kFaultLine;
   write_file_atomic(folder.file("a.log"), text);
   const std::vector<ScannedFile> files = scan(folder.path());
   ASSERT_EQ(files.size(), 1U);
@@ -118,7 +118,7 @@ TEST(LogScan, LongLinesAndNoiseAreBounded) {
 
 TEST(LogScan, AFaultFarInALineIsShownWhereItIs) {
   const TestFolder folder;
-  write_file_atomic(folder.file("a.log"), std::string(5000, 'x') + kFault);
+  write_file_atomic(folder.file("a.log"), std::string(5000, 'x') + kFaultLine);
   const LogLine line = scan(folder.path()).at(0).lines.at(0);
   EXPECT_LE(line.text.size(), kMaxLineText);
   EXPECT_NE(line.text.find("Failed to initialize"), std::string::npos);
@@ -127,7 +127,7 @@ TEST(LogScan, AFaultFarInALineIsShownWhereItIs) {
 TEST(LogScan, LinksThatLoopAndFilesThatCannotBeRead) {
   const TestFolder folder;
   std::filesystem::create_directory(folder.file("a"));
-  write_file_atomic(folder.file("a/x.log"), kFault);
+  write_file_atomic(folder.file("a/x.log"), kFaultLine);
   std::filesystem::create_directory_symlink("..", folder.file("a/up"));
   std::filesystem::create_symlink("nowhere", folder.file("dangling"));
   ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
@@ -144,7 +144,7 @@ TEST(LogScan, PartsOfAFileCountItsLines) {
     text += "a line of a log that says nothing at all, and that with many words in it\n";
     ++lines;
   }
-  text += kFault;
+  text += kFaultLine;
   write_file_atomic(folder.file("big.log"), text);
   const std::vector<ScannedFile> files = scan(folder.path());
   ASSERT_EQ(files.size(), 1U);
@@ -156,7 +156,7 @@ TEST(LogScan, PartsOfAFileCountItsLines) {
 TEST(LogScan, ByteOrderMarkAndCarriageReturns) {
   const TestFolder folder;
   write_file_atomic(folder.file("a.log"),
-                    "\xef\xbb\xbf" + kFault.substr(0, kFault.size() - 1) + "\r\n");
+                    "\xef\xbb\xbf" + kFaultLine.substr(0, kFaultLine.size() - 1) + "\r\n");
   const LogLine line = scan(folder.path()).at(0).lines.at(0);
   EXPECT_EQ(line.text.find('\r'), std::string::npos);
   EXPECT_GT(line.origin.time, 0);

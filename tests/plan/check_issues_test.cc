@@ -2,11 +2,11 @@
 // Beside each stand siblings of its kind that were not reported.
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "plan/check.h"
+#include "plan/plan_texts.h"
 
 namespace plait {
 namespace {
@@ -18,15 +18,6 @@ struct Case {
   const char* key;   // of the error that must be found; null: no error
   const char* says;  // in its rule or suggestion
 };
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
-  return words;
-}
 
 CheckReport check(const std::string& flags, int devices) {
   CheckOptions options;

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "plan/check.h"
 #include "plan/check_report.h"
+#include "plan/plan_texts.h"
 
 namespace plait {
 namespace {
@@ -23,15 +23,6 @@ const char* const kLlama70b =
     "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear "
     "--untie-embeddings-and-output-weights --bf16 --vocab-size 128256 --attention-dropout 0 "
     "--hidden-dropout 0 ";
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
-  return words;
-}
 
 CheckReport check(const std::string& flags, int devices, const char* cluster) {
   CheckOptions options;

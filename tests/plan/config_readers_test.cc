@@ -1,7 +1,6 @@
 // DeepSpeed, MindFormers and vLLM.
 #include <gtest/gtest.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "plan/check.h"
 #include "plan/check_report.h"
 #include "plan/check_serving.h"
+#include "plan/plan_texts.h"
 #include "plan/readers/deepspeed.h"
 #include "spec/model_catalog.h"
 
@@ -31,24 +31,13 @@ const CheckProblem* find(const CheckReport& report, const std::string& key) {
 }
 
 std::string refusal(const std::string& text, const std::string& origin) {
-  try {
-    check(text, origin);
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.code()), 2);
-    return error.message();
-  }
-  return "accepted";
+  return refusal_of([&] { check(text, origin); });
 }
 
 CheckReport serve(const std::string& line, const char* cluster = "h100") {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
   CheckOptions options;
   options.cluster = load_cluster(cluster);
-  return check_arguments(words, options);
+  return check_arguments(words_of(line), options);
 }
 
 TEST(DeepSpeed, OpenRlhf346_BatchArithmetic) {

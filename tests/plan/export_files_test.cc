@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json_full.h"
 #include "export_jobs.h"
+#include "plan/plan_texts.h"
 #include "spec/run_file.h"
 #include "train/train_config.h"
 
@@ -18,16 +19,6 @@ const ExportedFile& file_of(const std::vector<ExportedFile>& files, const std::s
     }
   }
   throw_error(ErrorCode::kNotFound, "no file ends with {}", ending);
-}
-
-std::string refusal(ExportKind kind, const ExportRequest& request) {
-  try {
-    export_plan(kind, request);
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.code()), 2);
-    return error.message();
-  }
-  return "accepted";
 }
 
 TEST(ExportDeepSpeed, BatchArithmeticAndZero) {
@@ -53,12 +44,12 @@ TEST(ExportDeepSpeed, BatchArithmeticAndZero) {
 
 TEST(ExportDeepSpeed, WhatItCannotExpressIsNamed) {
   ExportRequest request = export_request("llama-2-70b", "dp1.tp8.pp4.vpp2.sp");
-  std::string text = refusal(ExportKind::kDeepSpeed, request);
+  std::string text = export_refusal(ExportKind::kDeepSpeed, request);
   EXPECT_NE(text.find("pp = 4"), std::string::npos) << text;
   EXPECT_NE(text.find("sp"), std::string::npos) << text;
   request = export_request("llama-2-7b", "dp2.cp4.tp2.zero1");
   request.job.layout.recompute = Recompute::kSelective;
-  text = refusal(ExportKind::kDeepSpeed, request);
+  text = export_refusal(ExportKind::kDeepSpeed, request);
   EXPECT_NE(text.find("cp = 4"), std::string::npos) << text;
   EXPECT_NE(text.find("recompute = selective"), std::string::npos) << text;
   request = export_request("llama-2-7b", "dp4.tp2.zero1");
@@ -101,9 +92,9 @@ TEST(ExportMindFormers, VirtualStagesAreLists) {
   EXPECT_EQ(root["model"]["model_config"]["offset"].as<std::vector<std::vector<int>>>(),
             (std::vector<std::vector<int>>{{1, 0}, {0, -1}}));
   EXPECT_TRUE(root["parallel"]["pipeline_config"]["pipeline_interleave"].as<bool>());
-  EXPECT_NE(
-      refusal(ExportKind::kMindFormers, export_request("mixtral-8x7b", "tp8.sp")).find("experts"),
-      std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMindFormers, export_request("mixtral-8x7b", "tp8.sp"))
+                .find("experts"),
+            std::string::npos);
 }
 
 TEST(ExportPlait, TheRunFileIsWhatTrainReads) {
@@ -132,11 +123,11 @@ TEST(ExportPlait, TheRunFileIsWhatTrainReads) {
 }
 
 TEST(ExportPlait, WhatTrainCannotRunIsRefused) {
-  EXPECT_NE(refusal(ExportKind::kPlait, export_request("mixtral-8x7b", "dp8")), "accepted");
+  EXPECT_NE(export_refusal(ExportKind::kPlait, export_request("mixtral-8x7b", "dp8")), "accepted");
   ExportRequest request = export_request("qwen3-0.6b", "dp2.tp2", "a100");
   request.job.lora.rank = 8;
   request.job.dropout = 0.1;
-  const std::string text = refusal(ExportKind::kPlait, request);
+  const std::string text = export_refusal(ExportKind::kPlait, request);
   EXPECT_NE(text.find("lora"), std::string::npos) << text;
   EXPECT_NE(text.find("dropout"), std::string::npos) << text;
 }
@@ -199,8 +190,9 @@ TEST(ExportKubernetes, AscendJob) {
     }
     EXPECT_TRUE(table);
   }
-  EXPECT_NE(refusal(ExportKind::kAscendJob, export_request("llama-2-13b", "dp2.tp8", "a100")),
-            "accepted");
+  EXPECT_NE(
+      export_refusal(ExportKind::kAscendJob, export_request("llama-2-13b", "dp2.tp8", "a100")),
+      "accepted");
 }
 
 TEST(ExportRankTable, VersionOne) {
@@ -222,7 +214,8 @@ TEST(ExportRankTable, VersionOne) {
   EXPECT_EQ(last["rank_id"], "15");
   EXPECT_FALSE(table.contains("super_pod_list"));
   request.servers.pop_back();
-  EXPECT_NE(refusal(ExportKind::kRankTable, request).find("needs 2 servers"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kRankTable, request).find("needs 2 servers"),
+            std::string::npos);
 }
 
 TEST(ExportRankTable, SuperPods) {
@@ -246,7 +239,8 @@ TEST(ExportRankTable, SuperPods) {
   EXPECT_EQ(table["super_pod_list"][1]["super_pod_id"], "1");
   EXPECT_EQ(table["super_pod_list"][1]["server_list"][0]["server_id"], "s1");
   request.servers[0].devices[0].super_id.clear();
-  EXPECT_NE(refusal(ExportKind::kRankTable, request).find("super device id"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kRankTable, request).find("super device id"),
+            std::string::npos);
 }
 
 TEST(ExportRankTable, PlaceholdersComeWithTheScriptThatFillsThem) {

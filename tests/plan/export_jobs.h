@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plan/export/export.h"
+#include "plan/plan_texts.h"
 #include "spec/model_catalog.h"
 
 namespace plait {
@@ -65,6 +66,10 @@ inline std::vector<NamedRequest> megatron_requests() {
   half.request.job.flash_attention = false;
   list.push_back(half);
   return list;
+}
+
+inline std::string export_refusal(ExportKind kind, const ExportRequest& request) {
+  return refusal_of([&] { export_plan(kind, request); });
 }
 
 }  // namespace plait

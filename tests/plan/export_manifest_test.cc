@@ -5,18 +5,11 @@
 #include "base/file.h"
 #include "export_jobs.h"
 #include "plan/check.h"
+#include "plan/plan_texts.h"
 #include "support/test_files.h"
 
 namespace plait {
 namespace {
-
-std::string errors_of(const CheckReport& report) {
-  std::string text;
-  for (const CheckProblem& problem : report.problems) {
-    text += problem.key + "=" + problem.value + ": " + problem.rule + "\n";
-  }
-  return text;
-}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
@@ -33,7 +26,7 @@ TEST(ExportManifest, KubernetesJobsReadBack) {
       request.job.stack = stack;
       const ExportedFile file = export_plan(kind, request).front();
       const CheckReport report = check_text(file.text, file.name, {});
-      EXPECT_EQ(report.num_errors(), 0) << errors_of(report) << file.text;
+      EXPECT_EQ(report.num_errors(), 0) << problems_of(report) << file.text;
       EXPECT_EQ(report.world_size, 16);
       EXPECT_EQ(report.job.layout, request.job.layout);
       EXPECT_EQ(report.job.model.num_layers, request.job.model.num_layers);
@@ -48,7 +41,7 @@ TEST(ExportManifest, PodsMustMakeTheWorld) {
   // The classic: 8 servers for a script that starts 2.
   const std::string text = replaced(file.text, "replicas: 2", "replicas: 8");
   const CheckReport report = check_text(text, file.name, {});
-  ASSERT_EQ(report.num_errors(), 1) << errors_of(report);
+  ASSERT_EQ(report.num_errors(), 1) << problems_of(report);
   EXPECT_EQ(report.problems.front().key, "replicas");
   EXPECT_EQ(report.problems.front().suggestion, "replicas=2");
   EXPECT_GT(report.problems.front().where.line, 0);
@@ -74,7 +67,7 @@ TEST(ExportManifest, JobsOfOtherOperators) {
   const CheckReport report = check_text(text, "job.yaml", {});
   EXPECT_EQ(report.world_size, 16);
   ASSERT_GE(report.num_errors(), 1);
-  EXPECT_NE(errors_of(report).find("46"), std::string::npos) << errors_of(report);
+  EXPECT_NE(problems_of(report).find("46"), std::string::npos) << problems_of(report);
   EXPECT_NE(report.kind.find("PyTorchJob"), std::string::npos);
 }
 
@@ -104,7 +97,7 @@ TEST(ExportManifest, PlaitReadsBackAsTheJob) {
   }
   for (const std::string& path : {script, run}) {
     const CheckReport report = check_file(path, {});
-    EXPECT_EQ(report.num_errors(), 0) << path << "\n" << errors_of(report);
+    EXPECT_EQ(report.num_errors(), 0) << path << "\n" << problems_of(report);
     EXPECT_TRUE(report.unknown_flags.empty());
     EXPECT_EQ(report.world_size, 8);
     EXPECT_EQ(report.job.layout, request.job.layout);
@@ -120,7 +113,7 @@ TEST(ExportManifest, PlaitRunFilesAreJudged) {
   const CheckReport wrong =
       check_text("[layout]\nlayout = \"tp3\"\nrecomputes = \"full\"\n[optimizer]\nlr = 1e-3\n",
                  "run.toml", options);
-  EXPECT_GE(wrong.num_errors(), 1) << errors_of(wrong);
+  EXPECT_GE(wrong.num_errors(), 1) << problems_of(wrong);
   ASSERT_EQ(wrong.unknown_flags.size(), 1u);
   EXPECT_EQ(wrong.unknown_flags.front().nearest, "recompute");
   EXPECT_EQ(wrong.unknown_flags.front().where.line, 3);
@@ -142,9 +135,9 @@ TEST(ExportManifest, AChipWithoutBf16) {
     return check_text(file.text, file.name, options);
   };
   const CheckReport report = check(request);
-  ASSERT_EQ(report.num_errors(), 1) << errors_of(report);
+  ASSERT_EQ(report.num_errors(), 1) << problems_of(report);
   EXPECT_EQ(report.problems.front().suggestion, "fp16");
-  EXPECT_EQ(check(half).num_errors(), 0) << errors_of(check(half));
+  EXPECT_EQ(check(half).num_errors(), 0) << problems_of(check(half));
 }
 
 }  // namespace

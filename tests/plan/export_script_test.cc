@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "export_jobs.h"
 #include "plan/check.h"
+#include "plan/plan_texts.h"
 #include "plan/search.h"
 #include "support/test_files.h"
 
@@ -20,18 +21,6 @@ bool bash_accepts(const std::string& text) {
   const bool fine = std::system(("bash -n '" + path + "'").c_str()) == 0;
   std::filesystem::remove(path);
   return fine;
-}
-
-std::string errors_of(const CheckReport& report) {
-  std::string text;
-  for (const CheckProblem& problem : report.problems) {
-    text += severity_name(problem.severity) + (" " + problem.key) + "=" + problem.value + ": " +
-            problem.rule + "\n";
-  }
-  for (const UnknownFlag& flag : report.unknown_flags) {
-    text += "unknown " + flag.text + "\n";
-  }
-  return text;
 }
 
 void expect_same_model(const ModelConfig& read, const ModelConfig& written) {
@@ -96,23 +85,13 @@ void expect_round_trip(ExportKind kind, ExportRequest request) {
   const ExportedFile& script = files.front();
   ASSERT_TRUE(bash_accepts(script.text)) << script.text;
   const CheckReport report = check_text(script.text, script.name, {});
-  EXPECT_EQ(report.num_errors(), 0) << errors_of(report) << script.text;
-  EXPECT_TRUE(report.unknown_flags.empty()) << errors_of(report);
+  EXPECT_EQ(report.num_errors(), 0) << problems_of(report) << script.text;
+  EXPECT_TRUE(report.unknown_flags.empty()) << problems_of(report);
   EXPECT_EQ(report.world_size, request.job.layout.world_size());
   if (kind == ExportKind::kMegatron) {
     request.job.stack = Stack::kMegatron;
   }
   expect_same_job(report.job, request.job);
-}
-
-std::string refusal(ExportKind kind, const ExportRequest& request) {
-  try {
-    export_plan(kind, request);
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.code()), 2);
-    return error.message();
-  }
-  return "accepted";
 }
 
 TEST(ExportScript, MegatronReadsBackAsTheJob) {
@@ -141,7 +120,7 @@ TEST(ExportScript, MegatronShardsParametersByFsdp) {
   expect_round_trip(ExportKind::kMegatron, request);
   request.job.layout.zero = 2;
   expect_round_trip(ExportKind::kMegatron, request);
-  EXPECT_NE(refusal(ExportKind::kMindSpeed, request).find("zero = 2"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMindSpeed, request).find("zero = 2"), std::string::npos);
 }
 
 TEST(ExportScript, MindSpeedTunesAdapters) {
@@ -151,7 +130,8 @@ TEST(ExportScript, MindSpeedTunesAdapters) {
   const std::string script = export_plan(ExportKind::kMindSpeed, request).front().text;
   EXPECT_NE(script.find("posttrain_gpt.py"), std::string::npos);
   EXPECT_NE(script.find("--lora-target-modules linear_qkv linear_proj\n"), std::string::npos);
-  EXPECT_NE(refusal(ExportKind::kMegatron, request).find("lora rank = 16"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMegatron, request).find("lora rank = 16"),
+            std::string::npos);
 }
 
 TEST(ExportScript, EveryUnsetVariableStopsTheScript) {
@@ -176,7 +156,7 @@ TEST(ExportScript, ACatalogueModelAsksForWhatItsSizesDoNotTell) {
   EXPECT_NE(script.find("${ROPE_ARGS:?"), std::string::npos);
   EXPECT_NE(script.find("${NORM_EPSILON:?"), std::string::npos);
   const CheckReport report = check_text(script, "a-job.sh", {});
-  EXPECT_EQ(report.num_errors(), 0) << errors_of(report);
+  EXPECT_EQ(report.num_errors(), 0) << problems_of(report);
 }
 
 TEST(ExportScript, SlurmIsOneFileThatCheckReads) {
@@ -228,7 +208,7 @@ TEST(ExportScript, VllmServes) {
     EXPECT_NE(script.text.find(part), std::string::npos) << part << script.text;
   }
   request.job.layout = parse_layout("tp8.pp2.zero1");
-  const std::string text = refusal(ExportKind::kVllmAscend, request);
+  const std::string text = export_refusal(ExportKind::kVllmAscend, request);
   EXPECT_NE(text.find("tp x pp = 16"), std::string::npos) << text;
   EXPECT_NE(text.find("zero = 1"), std::string::npos) << text;
 }
@@ -240,7 +220,7 @@ TEST(ExportScript, WhatMegatronCannotExpressIsNamed) {
   request.job.recompute_activation_layers = -1;
   request.job.overlap_tp_comm = true;
   request.job.overlap_param_gather = true;
-  const std::string text = refusal(ExportKind::kMegatron, request);
+  const std::string text = export_refusal(ExportKind::kMegatron, request);
   for (const char* part : {"reuse_fp32_param", "swap_attention", "recompute_activation_layers",
                            "overlap_tp_comm", "overlap_param_gather", "ALiBi"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
@@ -250,12 +230,13 @@ TEST(ExportScript, WhatMegatronCannotExpressIsNamed) {
 TEST(ExportScript, AJobWithProblemsIsNotWritten) {
   ExportRequest request = export_request("llama-2-13b", "tp8");
   request.job.batch.micro_batch_size = 3;
-  EXPECT_NE(refusal(ExportKind::kMegatron, request).find("global_batch_size"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMegatron, request).find("global_batch_size"),
+            std::string::npos);
   request = export_request("llama-2-13b", "tp8");
   request.name = "My Job";
-  EXPECT_NE(refusal(ExportKind::kMegatron, request).find("lower-case"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMegatron, request).find("lower-case"), std::string::npos);
   request.name = "$(reboot)";
-  EXPECT_NE(refusal(ExportKind::kMegatron, request).find("lower-case"), std::string::npos);
+  EXPECT_NE(export_refusal(ExportKind::kMegatron, request).find("lower-case"), std::string::npos);
   EXPECT_THROW(parse_export_kind("horovod"), Error);
 }
 

@@ -3,39 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "plan/check.h"
+#include "plan/plan_texts.h"
 #include "plan/readers/megatron_flags.h"
 
 namespace plait {
 namespace {
 
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream stream(line);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) {
-    words.push_back(word);
-  }
-  return words;
-}
-
 ReadJob read(const std::string& flags, const ReadOptions& options = {}) {
   return read_megatron(plain_launch(words_of(flags)), "arguments", options);
 }
 
-std::string refusal(const std::string& flags) {
-  try {
-    read(flags);
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.code()), 2);
-    return error.message();
-  }
-  return "accepted";
+std::string refused_flags(const std::string& flags) {
+  return refusal_of([&] { read(flags); });
 }
 
 const char* const kLlama =
@@ -187,14 +172,15 @@ TEST(MegatronReader, VirtualStages) {
 TEST(MegatronReader, AbsurdValuesAreRefusedWithTheirPlace) {
   for (const char* value : {"0", "-4", "1000000000000000000000000000000", "eight", "4.5", ""}) {
     const std::string message =
-        refusal(std::string("--tensor-model-parallel-size=") + value + " " + kLlama);
+        refused_flags(std::string("--tensor-model-parallel-size=") + value + " " + kLlama);
     EXPECT_NE(message.find("arguments"), std::string::npos) << value;
     EXPECT_NE(message.find("tensor-model-parallel-size"), std::string::npos) << message;
   }
-  EXPECT_NE(refusal("--num-layers 99999999 --hidden-size 64 --num-attention-heads 4"), "accepted");
-  EXPECT_NE(refusal("--num-layers"), "accepted");
-  EXPECT_NE(refusal(std::string(kLlama) + "--tensor-model-parallel-size 1000000 "
-                                          "--pipeline-model-parallel-size 1000000"),
+  EXPECT_NE(refused_flags("--num-layers 99999999 --hidden-size 64 --num-attention-heads 4"),
+            "accepted");
+  EXPECT_NE(refused_flags("--num-layers"), "accepted");
+  EXPECT_NE(refused_flags(std::string(kLlama) + "--tensor-model-parallel-size 1000000 "
+                                                "--pipeline-model-parallel-size 1000000"),
             "");  // any answer but a crash
 }
 

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "base/error.h"
+#include "plan/plan_texts.h"
 
 namespace plait {
 namespace {
 
-ShellScript read(const std::string& text, const ShellOptions& options = {}) {
+ShellScript read_script(const std::string& text, const ShellOptions& options = {}) {
   return read_shell(text, "run.sh", options);
 }
 
@@ -27,17 +28,11 @@ std::string last(const ShellScript& script) {
 }
 
 std::string last(const std::string& text, const ShellOptions& options = {}) {
-  return last(read(text, options));
+  return last(read_script(text, options));
 }
 
 std::string refusal(const std::string& text) {
-  try {
-    read(text);
-  } catch (const Error& error) {
-    EXPECT_EQ(exit_code(error.code()), 2);
-    return error.message();
-  }
-  return "accepted";
+  return refusal_of([&] { read_script(text); });
 }
 
 TEST(Shell, QuotesCommentsAndContinuations) {
@@ -80,7 +75,7 @@ TEST(Shell, Arrays) {
 }
 
 TEST(Shell, WordsKnowTheirLines) {
-  const ShellScript script = read("TP=8\nARGS=\"\n  --tp $TP\n  --pp 2\n\"\nrun $ARGS\n");
+  const ShellScript script = read_script("TP=8\nARGS=\"\n  --tp $TP\n  --pp 2\n\"\nrun $ARGS\n");
   const auto& words = script.commands.back().words;
   ASSERT_EQ(words.size(), 5U);
   EXPECT_EQ(words[1].line, 3);  // --tp
@@ -89,7 +84,7 @@ TEST(Shell, WordsKnowTheirLines) {
 }
 
 TEST(Shell, ExportsReachTheCommand) {
-  const ShellScript script = read("export A=1\nB=2\nC=3\nexport C\nD=4 run\nE=5 env\n", {});
+  const ShellScript script = read_script("export A=1\nB=2\nC=3\nexport C\nD=4 run\nE=5 env\n", {});
   ASSERT_EQ(script.commands.size(), 2U);
   const auto& environment = script.commands[0].environment;
   EXPECT_EQ(environment.at("A").text, "1");
@@ -101,7 +96,7 @@ TEST(Shell, ExportsReachTheCommand) {
 }
 
 TEST(Shell, UnknownValuesKeepTheirReason) {
-  const ShellScript script = read("DATA=$1\nN=$(nproc)\nrun $DATA $N $OUTSIDE `hostname`\n");
+  const ShellScript script = read_script("DATA=$1\nN=$(nproc)\nrun $DATA $N $OUTSIDE `hostname`\n");
   const auto& words = script.commands.back().words;
   ASSERT_EQ(words.size(), 5U);
   EXPECT_FALSE(words[1].known());
@@ -127,7 +122,7 @@ TEST(Shell, ConditionsThatAreKnownAreDecided) {
 
 TEST(Shell, ConditionsThatAreNotKnownKeepWhatWasBefore) {
   const ShellScript script =
-      read("TP=2\nif command -v npu-smi; then TP=8; NEW=1; fi\nrun $TP $NEW\n");
+      read_script("TP=2\nif command -v npu-smi; then TP=8; NEW=1; fi\nrun $TP $NEW\n");
   EXPECT_EQ(last(script), "run|2|$NEW");
   EXPECT_FALSE(script.commands.back().words[2].known());
   ASSERT_EQ(script.assumptions.size(), 1U);
@@ -136,7 +131,7 @@ TEST(Shell, ConditionsThatAreNotKnownKeepWhatWasBefore) {
 }
 
 TEST(Shell, LoopsAndFunctions) {
-  const ShellScript loop = read("for TP in 1 2 4; do\n run --tp $TP\ndone\n");
+  const ShellScript loop = read_script("for TP in 1 2 4; do\n run --tp $TP\ndone\n");
   EXPECT_EQ(last(loop), "run|--tp|$TP");
   EXPECT_NE(loop.commands.back().words[2].unknown.find("--set TP=VALUE"), std::string::npos);
   EXPECT_EQ(last("f() {\n local X=$1\n run $X ${2:-d}\n}\nf a\n"), "run|a|d");
@@ -152,14 +147,14 @@ TEST(Shell, EvalOfKnownTextIsRead) {
 TEST(Shell, NothingIsExecuted) {
   const std::string marker = testing::TempDir() + "plait_shell_marker";
   std::filesystem::remove(marker);
-  read("X=$(touch " + marker + ")\n`touch " + marker + "`\ntouch " + marker + "\necho > " + marker +
-       "\nrun <(touch " + marker + ")\n");
+  read_script("X=$(touch " + marker + ")\n`touch " + marker + "`\ntouch " + marker + "\necho > " +
+              marker + "\nrun <(touch " + marker + ")\n");
   EXPECT_FALSE(std::filesystem::exists(marker));
 }
 
 TEST(Shell, HereDocumentsAreKept) {
   const ShellScript script =
-      read("STAGE=2\nCFG=ds.json\ncat <<EOF > $CFG\n{\"stage\": $STAGE}\nEOF\nrun $CFG\n");
+      read_script("STAGE=2\nCFG=ds.json\ncat <<EOF > $CFG\n{\"stage\": $STAGE}\nEOF\nrun $CFG\n");
   EXPECT_EQ(script.files.at("ds.json").text, "{\"stage\": 2}\n");
   EXPECT_EQ(script.files.at("ds.json").line, 4);
   EXPECT_EQ(last(script), "run|ds.json");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_full.h"
+#include "spec/parsed_config.h"
 
 namespace plait {
 namespace {
@@ -18,10 +19,6 @@ std::string data_file(const std::string& name) {
 
 Json load(const std::string& name) {
   return read_json(data_file(name));
-}
-
-ModelConfig parse(const Json& json) {
-  return parse_model_config(json, "config.json");
 }
 
 // Parsing `json` fails with `code` and a message that holds `part`.
@@ -166,18 +163,6 @@ TEST(ModelConfig, UnknownRopeTypesAreRefusedByName) {
   Json json = load("tiny_llama.json");
   json["rope_parameters"] = Json::object({{"full_attention", Json::object()}});
   expect_error(json, ErrorCode::kNotImplemented, "full_attention");
-}
-
-// `config` parses, and check_trainable refuses it with a message that holds `part`.
-void expect_planned_only(const ModelConfig& config, const std::string& part) {
-  try {
-    check_trainable(config, "config.json");
-    ADD_FAILURE() << "trainable, expected an error with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kNotImplemented);
-    EXPECT_EQ(exit_code(error.code()), 2);
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
 }
 
 TEST(ModelConfig, ScaledRopeIsPlannedButNotTrained) {

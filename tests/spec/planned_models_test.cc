@@ -11,13 +11,10 @@
 #include "base/json_full.h"
 #include "spec/model_config.h"
 #include "spec/parameter_table.h"
+#include "spec/parsed_config.h"
 
 namespace plait {
 namespace {
-
-ModelConfig parse(const Json& json) {
-  return parse_model_config(json, "config.json");
-}
 
 int64_t total(const ModelConfig& config) {
   return count_parameters(make_parameter_table(config, {}));
@@ -80,16 +77,6 @@ void expect_refused(const Json& json, ErrorCode code, const std::string& part) {
     ADD_FAILURE() << "accepted, expected an error with '" << part << "'";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), code) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
-
-void expect_planned_only(const ModelConfig& config, const std::string& part) {
-  try {
-    check_trainable(config, "config.json");
-    ADD_FAILURE() << "trainable, expected an error with '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kNotImplemented);
     EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
   }
 }

@@ -28,10 +28,10 @@ void expect_build_error(const BuildOptions& options, ErrorCode code, const std::
 }
 
 TEST(Utf8, FindsTheFirstBadByte) {
-  constexpr size_t kNone = std::string_view::npos;
-  EXPECT_EQ(find_invalid_utf8(""), kNone);
-  EXPECT_EQ(find_invalid_utf8("plain text of more than eight bytes"), kNone);
-  EXPECT_EQ(find_invalid_utf8("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf"), kNone);
+  constexpr size_t kAllGood = std::string_view::npos;
+  EXPECT_EQ(find_invalid_utf8(""), kAllGood);
+  EXPECT_EQ(find_invalid_utf8("plain text of more than eight bytes"), kAllGood);
+  EXPECT_EQ(find_invalid_utf8("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf"), kAllGood);
   EXPECT_EQ(find_invalid_utf8("12345678\xff"), 8U);
   EXPECT_EQ(find_invalid_utf8("ab\x80"), 2U);            // no lead
   EXPECT_EQ(find_invalid_utf8("ab\xc3"), 2U);            // cut

@@ -18,12 +18,6 @@ constexpr int kPollsWithoutPause = 200;
 // How long a rank whose peer failed waits to be told why.
 constexpr double kReasonWaitS = 0.2;
 
-void copy_bytes(std::byte* destination, const std::byte* source, int64_t bytes) {
-  if (bytes > 0 && destination != source) {
-    std::memcpy(destination, source, static_cast<size_t>(bytes));
-  }
-}
-
 }  // namespace
 
 LocalGroup::LocalGroup(std::shared_ptr<GroupState> state, int group_rank, Device& device)
@@ -148,7 +142,7 @@ void LocalGroup::all_reduce_now(const Operation& operation) {
   const auto n = static_cast<size_t>(size_);
   const int64_t bytes = operation.bytes();
   if (bytes <= slot_bytes_) {
-    copy_bytes(data_of(rank_), operation.input, bytes);
+    copy_unless_same(data_of(rank_), operation.input, bytes);
     exchange(operation);
     for (size_t i = 0; i < n; ++i) {
       sources_[i] = data_of(static_cast<int>(i));
@@ -180,7 +174,7 @@ void LocalGroup::reduce_scatter_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
   const bool is_small = bytes * size_ <= slot_bytes_;
   if (is_small) {
-    copy_bytes(data_of(rank_), operation.input, bytes * size_);
+    copy_unless_same(data_of(rank_), operation.input, bytes * size_);
   } else {
     post_pointers(operation);
   }
@@ -204,20 +198,20 @@ void LocalGroup::all_gather_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
   const bool is_small = bytes <= slot_bytes_;
   if (is_small) {
-    copy_bytes(data_of(rank_), operation.input, bytes);
+    copy_unless_same(data_of(rank_), operation.input, bytes);
   } else {
     post_pointers(operation);
   }
   // My own part needs no peer: it overlaps with their arrival.
-  copy_bytes(operation.output + bytes * rank_, operation.input, bytes);
+  copy_unless_same(operation.output + bytes * rank_, operation.input, bytes);
   exchange(operation);
   if (!is_small) {
     begin_touching();
   }
   for (int step = 1; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;
-    copy_bytes(operation.output + bytes * peer,
-               is_small ? data_of(peer) : slot(peer).pointers().input, bytes);
+    copy_unless_same(operation.output + bytes * peer,
+                     is_small ? data_of(peer) : slot(peer).pointers().input, bytes);
   }
   if (!is_small) {
     end_touching();
@@ -229,19 +223,19 @@ void LocalGroup::broadcast_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
   const bool is_small = bytes <= slot_bytes_;
   if (is_small && rank_ == operation.root) {
-    copy_bytes(data_of(rank_), operation.input, bytes);
+    copy_unless_same(data_of(rank_), operation.input, bytes);
   } else if (!is_small) {
     post_pointers(operation);
   }
   exchange(operation);
   if (is_small) {
     if (rank_ != operation.root) {
-      copy_bytes(operation.output, data_of(operation.root), bytes);
+      copy_unless_same(operation.output, data_of(operation.root), bytes);
     }
     return;
   }
   begin_touching();
-  copy_bytes(operation.output, slot(operation.root).pointers().input, bytes);
+  copy_unless_same(operation.output, slot(operation.root).pointers().input, bytes);
   end_touching();
   leave(operation);
 }
@@ -250,7 +244,7 @@ void LocalGroup::all_to_all_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
   const bool is_small = bytes * size_ <= slot_bytes_;
   if (is_small) {
-    copy_bytes(data_of(rank_), operation.input, bytes * size_);
+    copy_unless_same(data_of(rank_), operation.input, bytes * size_);
   } else {
     post_pointers(operation);
   }
@@ -261,7 +255,7 @@ void LocalGroup::all_to_all_now(const Operation& operation) {
   for (int step = 0; step < size_; ++step) {
     const int peer = (rank_ + step) % size_;
     const std::byte* source = is_small ? data_of(peer) : slot(peer).pointers().input;
-    copy_bytes(operation.output + bytes * peer, source + bytes * rank_, bytes);
+    copy_unless_same(operation.output + bytes * peer, source + bytes * rank_, bytes);
   }
   if (!is_small) {
     end_touching();

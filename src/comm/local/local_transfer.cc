@@ -11,7 +11,7 @@
 namespace plait {
 namespace {
 
-constexpr size_t kMaxQueued = 65536;
+constexpr size_t kMaxMessages = 65536;
 
 void finish(GroupState& state, Transfer& transfer, Transfer::Status status) {
   Bell& bell = state.member(transfer.owner).bell;
@@ -164,11 +164,11 @@ Work LocalTransfers::start(OpKind kind, const TransferOptions& options) {
       others.pop_front();
       other->status.store(Transfer::kCopying, std::memory_order_relaxed);
       transfer->status.store(Transfer::kCopying, std::memory_order_relaxed);
-    } else if (mine.size() >= kMaxQueued) {
+    } else if (mine.size() >= kMaxMessages) {
       throw_error(ErrorCode::kResourceExhausted,
                   "{} on rank {}, group {}: {} transfers wait for rank {} already",
                   op_kind_name(kind), state_->ranks()[static_cast<size_t>(rank_)], state_->name(),
-                  kMaxQueued, state_->ranks()[static_cast<size_t>(options.peer)]);
+                  kMaxMessages, state_->ranks()[static_cast<size_t>(options.peer)]);
     } else {
       if (is_send && !options.async && options.bytes <= kBufferedBytes) {
         transfer->buffered.reset(new std::byte[static_cast<size_t>(options.bytes)]);

@@ -23,8 +23,6 @@
 namespace plait {
 namespace {
 
-constexpr double kDeviceSpinUs = 50;
-
 class LocalWorld final : public World {
  public:
   LocalWorld(WorldState& state, int rank, Device& device)
@@ -106,7 +104,9 @@ void run_local_ranks(const RankRunnerOptions& options, const std::function<void(
   const bool may_spin = static_cast<int64_t>(options.ranks) * threads <= cores;
   DeviceOptions device_options;
   device_options.num_threads = threads;
-  device_options.spin_us = may_spin ? kDeviceSpinUs : 0;
+  if (!may_spin) {
+    device_options.spin_us = 0;
+  }
 
   WorldState state({options.ranks, options.comm.deadline_s, may_spin ? options.spin_s : 0});
   FirstError first;

@@ -17,12 +17,6 @@ constexpr int64_t kSmallBytes = 65536;
 constexpr int64_t kSegmentBytes = int64_t{8} << 20;
 constexpr double kTableWaitS = 1;
 
-void copy_bytes(std::byte* destination, const std::byte* source, int64_t bytes) {
-  if (bytes > 0 && destination != source) {
-    std::memmove(destination, source, static_cast<size_t>(bytes));
-  }
-}
-
 }  // namespace
 
 MpiGroup::MpiGroup(Options options, const MpiContext& context)
@@ -187,7 +181,7 @@ void MpiGroup::all_reduce_small(const Operation& operation) {
       requests.recv(i, received + i * bytes, bytes);
     }
   }
-  copy_bytes(received + rank() * bytes, operation.input, bytes);
+  copy_unless_same(received + rank() * bytes, operation.input, bytes);
   for (int step = 1; step < size(); ++step) {
     requests.send((rank() + step) % size(), received + rank() * bytes, bytes);
   }
@@ -316,7 +310,7 @@ void MpiGroup::exchange_partials(const Operation& operation, Span partial, std::
 void MpiGroup::all_gather_now(const Operation& operation) {
   const int64_t bytes = operation.bytes();
   const auto part = [&](int owner) { return operation.output + owner * bytes; };
-  copy_bytes(part(rank()), operation.input, bytes);
+  copy_unless_same(part(rank()), operation.input, bytes);
   const bool by_host = two_levels_ && bytes * size() > kSmallBytes;
   const Team& first = by_host ? cross_team_ : everybody_;
   MpiRequests requests(options_.collectives);
@@ -382,7 +376,7 @@ void MpiGroup::all_to_all_now(const Operation& operation) {
     const int to = (rank() + step) % n;
     requests.send(to, operation.input + to * bytes, bytes);
   }
-  copy_bytes(operation.output + rank() * bytes, operation.input + rank() * bytes, bytes);
+  copy_unless_same(operation.output + rank() * bytes, operation.input + rank() * bytes, bytes);
   complete(requests, operation);
 }
 

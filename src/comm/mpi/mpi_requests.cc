@@ -16,7 +16,7 @@ constexpr double kSpinS = 2e-3;
 // A sleep takes this part of the time waited so far, within these limits: what waits long, as the
 // ranks of an idle server do, costs no core.
 constexpr double kSleepPart = 0.02;
-constexpr double kSleepUs = 50;
+constexpr double kShortestSleepUs = 50;
 constexpr double kLongestSleepUs = 1000;
 
 }  // namespace
@@ -94,7 +94,7 @@ MpiWaitResult MpiRequests::wait(const MpiWait& options) {
     }
     if (!options.may_spin || elapsed_s > kSpinS) {
       usleep(static_cast<useconds_t>(
-          std::clamp(elapsed_s * 1e6 * kSleepPart, kSleepUs, kLongestSleepUs)));
+          std::clamp(elapsed_s * 1e6 * kSleepPart, kShortestSleepUs, kLongestSleepUs)));
     }
   }
 }

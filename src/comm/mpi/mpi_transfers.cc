@@ -17,9 +17,9 @@ namespace {
 
 constexpr size_t kMaxOpen = 65536;
 constexpr auto kPumpPause = std::chrono::microseconds(100);
-constexpr useconds_t kSleepUs = 50;
-constexpr double kSpinS = 2e-3;
-constexpr double kTableWaitS = 1;
+constexpr useconds_t kTransferSleepUs = 50;
+constexpr double kTransferSpinS = 2e-3;
+constexpr double kRecordsWaitS = 1;
 
 }  // namespace
 
@@ -85,7 +85,7 @@ struct MpiTransfers::Shared {
     const int rank = options.ranks[static_cast<size_t>(options.rank)];
     const int peer = options.ranks[static_cast<size_t>(transfer.peer)];
     auto table = options.side_channel->stopped() ? std::map<int, std::string>()
-                                                 : options.side_channel->operations(kTableWaitS);
+                                                 : options.side_channel->operations(kRecordsWaitS);
     // Another rank may have been faster in saying the same.
     if (options.side_channel->stopped()) {
       throw_error(ErrorCode::kCancelled, "rank {} was told to stop: {}", rank,
@@ -112,8 +112,8 @@ struct MpiTransfers::Shared {
       if (options.side_channel->stopped() || elapsed_s > options.deadline_s) {
         fail(*transfer);
       }
-      if (!options.may_spin || elapsed_s > kSpinS) {
-        usleep(kSleepUs);
+      if (!options.may_spin || elapsed_s > kTransferSpinS) {
+        usleep(kTransferSleepUs);
       }
     }
     record.end();

@@ -35,7 +35,6 @@ constexpr useconds_t kFarewellUs = 100000;
 // How long a rank that was told to stop stays, so that the failed one is the first to exit: the
 // launcher then shows its message and its status, and ends the others.
 constexpr useconds_t kFollowUs = 1000000;
-constexpr double kDeviceSpinUs = 50;
 constexpr double kSlowStartS = 20;
 
 // For the CHECK hook, which has no object to ask.
@@ -274,7 +273,9 @@ void run_mpi_rank(const RankRunnerOptions& options, const std::function<void(Wor
 
   DeviceOptions device_options;
   device_options.num_threads = threads;
-  device_options.spin_us = may_spin ? kDeviceSpinUs : 0;
+  if (!may_spin) {
+    device_options.spin_us = 0;
+  }
   {
     const std::unique_ptr<Device> device = make_device(options.device, device_options);
     run_body({device.get(), channel.get(), options.comm.deadline_s, may_spin}, hosts, body);

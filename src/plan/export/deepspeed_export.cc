@@ -9,7 +9,7 @@
 namespace plait {
 namespace {
 
-void refuse(const TrainJob& job, Refusals& no) {
+void refuse_for_deepspeed(const TrainJob& job, Refusals& no) {
   const Layout& l = job.layout;
   no.when(l.pp > 1, {fmt::format("pp = {}", l.pp),
                      "pipeline stages are a PipelineModule in the program, not configuration"});
@@ -95,7 +95,7 @@ std::string distributed(const Machines& machines) {
                        {"--master_port", "\"$MASTER_PORT\""}});
 }
 
-std::string launch_script(const ExportRequest& request) {
+std::string deepspeed_launch(const ExportRequest& request) {
   const TrainJob& job = request.job;
   const Machines machines = machines_of(request);
   const bool ascend = vendor_of(request.cluster.chip) == ChipVendor::kAscend;
@@ -154,9 +154,9 @@ std::string launch_script(const ExportRequest& request) {
 
 std::vector<ExportedFile> export_deepspeed(const ExportRequest& request) {
   Refusals no("DeepSpeed");
-  refuse(request.job, no);
+  refuse_for_deepspeed(request.job, no);
   no.check();
-  return {{request.name + ".sh", launch_script(request), true},
+  return {{request.name + ".sh", deepspeed_launch(request), true},
           {"ds_config.json", dump_json(configuration(request.job), 2) + "\n", false}};
 }
 

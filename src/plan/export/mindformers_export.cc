@@ -9,7 +9,7 @@
 namespace plait {
 namespace {
 
-void refuse_model(const ModelConfig& m, Refusals& no) {
+void refuse_mindformers_model(const ModelConfig& m, Refusals& no) {
   no.when(m.moe.num_experts > 0,
           {fmt::format("{} experts", m.moe.num_experts), "its LlamaConfig is dense"});
   no.when(m.mla.kv_lora_rank > 0,
@@ -29,7 +29,7 @@ void refuse_model(const ModelConfig& m, Refusals& no) {
           {fmt::format("head_dim = {}", m.head_dim), "its heads share the hidden size"});
 }
 
-void refuse(const TrainJob& job, Refusals& no) {
+void refuse_for_mindformers(const TrainJob& job, Refusals& no) {
   const Layout& l = job.layout;
   no.when(l.schedule == ScheduleKind::kGpipe && l.pp > 1,
           {"schedule = gpipe", "it runs 1F1B, or interleaved with pp_interleave_num"});
@@ -52,7 +52,7 @@ void refuse(const TrainJob& job, Refusals& no) {
           {"comm_buffer_bytes", "HCCL_BUFFSIZE counts whole MiB"});
   no.when(job.dtype != DType::kBF16 && job.dtype != DType::kF16 && job.dtype != DType::kF32,
           {fmt::format("dtype = {}", dtype_name(job.dtype)), "it trains in bf16, fp16 and fp32"});
-  refuse_model(job.model, no);
+  refuse_mindformers_model(job.model, no);
 }
 
 int64_t micro_batches(const TrainJob& job) {
@@ -275,7 +275,7 @@ std::string yaml(const ExportRequest& request) {
                      headline(request), yaml_text(root));
 }
 
-std::string launch_script(const ExportRequest& request) {
+std::string mindformers_launch(const ExportRequest& request) {
   const Machines machines = machines_of(request);
   const bool alone = machines.servers == 1;
   std::vector<ScriptVariable> variables = {
@@ -317,11 +317,11 @@ std::string launch_script(const ExportRequest& request) {
 
 std::vector<ExportedFile> export_mindformers(const ExportRequest& request) {
   Refusals no("MindFormers");
-  refuse(request.job, no);
+  refuse_for_mindformers(request.job, no);
   no.when(request.sizes_only,
           {"a model of the catalogue", "RoPE and epsilon are not known; give its config.json"});
   no.check();
-  return {{request.name + ".sh", launch_script(request), true},
+  return {{request.name + ".sh", mindformers_launch(request), true},
           {request.name + ".yaml", yaml(request), false}};
 }
 

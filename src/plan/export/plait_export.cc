@@ -15,7 +15,7 @@ const char* precision_name(DType dtype) {
   return dtype == DType::kBF16 ? "bf16" : dtype == DType::kF16 ? "fp16" : "f32";
 }
 
-void refuse(const TrainJob& job, Refusals& no) {
+void refuse_for_plait(const TrainJob& job, Refusals& no) {
   no.when(job.dtype != DType::kBF16 && job.dtype != DType::kF16 && job.dtype != DType::kF32,
           {fmt::format("dtype = {}", dtype_name(job.dtype)), "plait trains in f32, bf16 and fp16"});
   no.when(job.lora.rank > 0,
@@ -71,7 +71,7 @@ std::vector<ExportedFile> export_plait(const ExportRequest& request) {
   const TrainJob& job = request.job;
   check_trainable(job.model, job.model_name);
   Refusals no("plait train");
-  refuse(job, no);
+  refuse_for_plait(job, no);
   no.check();
   const Machines machines = machines_of(request);
   std::string script = script_head(

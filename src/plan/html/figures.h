@@ -8,6 +8,9 @@
 
 namespace plait {
 
+// The frame that the plots share, in pixels.
+inline constexpr double kPlotLeft = 70, kPlotWidth = 1010;
+
 // What every pipeline stage does when: the schedule as it is simulated. Of deep pipelines and long
 // steps a part is drawn, which the caption says.
 std::string timeline_figure(const TrainJob& job, const Cluster& cluster);

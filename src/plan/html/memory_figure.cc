@@ -12,8 +12,8 @@
 namespace plait {
 namespace {
 
-constexpr double kLeft = 70, kWidth = 1010, kTop = 20;
-constexpr size_t kMostStages = 60;
+constexpr double kBarsTop = 20;
+constexpr size_t kMostBars = 60;
 
 // Bytes of a category; fragmentation is what the peak has beyond the categories.
 struct Category {
@@ -63,23 +63,23 @@ std::string stage_bar(const StageMemoryPlan& stage, const Scale& x, double y, do
 }  // namespace
 
 std::string memory_figure(const Estimate& estimate) {
-  const size_t rows = std::min(estimate.stages.size(), kMostStages);
+  const size_t rows = std::min(estimate.stages.size(), kMostBars);
   double most = estimate.capacity / kGiB;
   for (const StageMemoryPlan& stage : estimate.stages) {
     most = std::max(most, stage.peak.high / kGiB);
   }
-  const Scale x{.low = 0, .high = most * 1.03, .begin = kLeft, .length = kWidth};
+  const Scale x{.low = 0, .high = most * 1.03, .begin = kPlotLeft, .length = kPlotWidth};
   const double height = rows > 32 ? 12 : rows > 16 ? 16 : 24;
-  const double bottom = kTop + static_cast<double>(rows) * height;
+  const double bottom = kBarsTop + static_cast<double>(rows) * height;
   std::string text =
       fmt::format("<svg class=\"memory\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\">\n",
-                  kLeft + kWidth + 20, bottom + 34);
+                  kPlotLeft + kPlotWidth + 20, bottom + 34);
   const size_t every = height < 14 ? 2 : 1;
   for (size_t row = 0; row < rows; ++row) {
-    const double y = kTop + static_cast<double>(row) * height;
+    const double y = kBarsTop + static_cast<double>(row) * height;
     if (row % every == 0) {
       text += fmt::format("<text class=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">stage {}</text>\n",
-                          kLeft - 6, y + height / 2 + 4, estimate.stages[row].stage);
+                          kPlotLeft - 6, y + height / 2 + 4, estimate.stages[row].stage);
     }
     text += stage_bar(estimate.stages[row], x, y, height);
   }
@@ -94,8 +94,8 @@ std::string memory_figure(const Estimate& estimate) {
       "<line class=\"limit\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
       "<text class=\"limit end\" x=\"{0:.1f}\" y=\"{3:.1f}\">usable {4}</text>"
       "<text class=\"mid\" x=\"{5:.1f}\" y=\"{6:.1f}\">GiB</text></svg>\n",
-      limit, kTop - 4, bottom, kTop - 8, bytes_text(estimate.capacity), kLeft + kWidth / 2,
-      bottom + 31);
+      limit, kBarsTop - 4, bottom, kBarsTop - 8, bytes_text(estimate.capacity),
+      kPlotLeft + kPlotWidth / 2, bottom + 31);
   std::string caption = "Bytes on each rank at the peak; the bracket is the range of the peak.";
   if (rows < estimate.stages.size()) {
     caption += fmt::format(" Of {} stages the first {} are drawn; the fullest is stage {}.",

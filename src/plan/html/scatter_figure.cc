@@ -12,7 +12,7 @@
 namespace plait {
 namespace {
 
-constexpr double kLeft = 70, kWidth = 1010, kTop = 14, kHeight = 400;
+constexpr double kScatterTop = 14, kScatterHeight = 400;
 // A linear axis hides what lies below a twentieth of it.
 constexpr double kLogRatio = 8;
 
@@ -33,9 +33,10 @@ Axes axes_of(const std::vector<ScatterPoint>& points, double capacity) {
   Axes axes;
   axes.x = {.low = std::max(0.0, left - margin),
             .high = right + margin,
-            .begin = kLeft,
-            .length = kWidth};
-  axes.y = {.low = low, .high = high, .begin = kTop + kHeight, .length = -kHeight};
+            .begin = kPlotLeft,
+            .length = kPlotWidth};
+  axes.y = {
+      .low = low, .high = high, .begin = kScatterTop + kScatterHeight, .length = -kScatterHeight};
   axes.y.logarithmic = high > kLogRatio * low;
   if (axes.y.logarithmic) {
     axes.y.low /= 1.1;
@@ -54,7 +55,8 @@ std::string axis_lines(const Axes& axes) {
     text += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
         "<text class=\"mid\" x=\"{0:.1f}\" y=\"{3:.1f}\">{4}</text>\n",
-        axes.x.at(tick), kTop, kTop + kHeight, kTop + kHeight + 14, tick_text(tick));
+        axes.x.at(tick), kScatterTop, kScatterTop + kScatterHeight,
+        kScatterTop + kScatterHeight + 14, tick_text(tick));
   }
   double previous = std::numeric_limits<double>::max();
   for (const double tick : axis_ticks(axes.y, 6)) {
@@ -66,7 +68,7 @@ std::string axis_lines(const Axes& axes) {
     text += fmt::format(
         "<line class=\"grid\" x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
         "<text class=\"end\" x=\"{3:.1f}\" y=\"{4:.1f}\">{5}</text>\n",
-        kLeft, kLeft + kWidth, y, kLeft - 6, y + 4, tick_text(tick));
+        kPlotLeft, kPlotLeft + kPlotWidth, y, kPlotLeft - 6, y + 4, tick_text(tick));
   }
   return text;
 }
@@ -80,7 +82,7 @@ std::string scatter_figure(const SearchResult& result, double capacity) {
   const Axes axes = axes_of(result.scatter, capacity);
   std::string text =
       fmt::format("<svg class=\"scatter\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\">\n",
-                  kLeft + kWidth + 20, kTop + kHeight + 34);
+                  kPlotLeft + kPlotWidth + 20, kScatterTop + kScatterHeight + 34);
   text += axis_lines(axes);
   std::string frontier;
   for (const ScatterPoint& point : result.scatter) {
@@ -103,8 +105,9 @@ std::string scatter_figure(const SearchResult& result, double capacity) {
       "GiB</text>\n"
       "<text class=\"mid\" transform=\"translate(16 {6:.1f}) rotate(-90)\">step, seconds{7}</text>"
       "</svg>\n",
-      frontier, limit, kTop, kTop + kHeight, kLeft + kWidth / 2, kTop + kHeight + 30,
-      kTop + kHeight / 2, axes.y.logarithmic ? " (log)" : "");
+      frontier, limit, kScatterTop, kScatterTop + kScatterHeight, kPlotLeft + kPlotWidth / 2,
+      kScatterTop + kScatterHeight + 30, kScatterTop + kScatterHeight / 2,
+      axes.y.logarithmic ? " (log)" : "");
   return text + "<p class=\"caption\">" +
          html_escaped(fmt::format(
              "{} of the layouts that fit: simulated ones with their step time, the others with the "

@@ -12,11 +12,11 @@
 namespace plait {
 namespace {
 
-constexpr int kMostStages = 60;
+constexpr int kMostRows = 60;
 constexpr size_t kMostBoxes = 8000;
 // More in one row are too narrow to tell apart.
 constexpr size_t kMostRowBoxes = 150;
-constexpr double kLeft = 70, kWidth = 1010, kTop = 8;
+constexpr double kRowsTop = 8;
 
 struct Window {
   double begin = 0, end = 0;
@@ -25,7 +25,7 @@ struct Window {
 class Timeline {
  public:
   Timeline(const TrainJob& job, const PipelineResult& run)
-      : layout_(job.layout), run_(run), rows_(std::min(job.layout.pp, kMostStages)) {}
+      : layout_(job.layout), run_(run), rows_(std::min(job.layout.pp, kMostRows)) {}
 
   std::string text() const;
 
@@ -46,11 +46,11 @@ class Timeline {
 };
 
 std::string Timeline::box(const TimelineEntry& entry, const Scale& x) const {
-  const double left = std::max(x.at(entry.begin), kLeft);
-  const double right = std::min(x.at(entry.end), kLeft + kWidth);
+  const double left = std::max(x.at(entry.begin), kPlotLeft);
+  const double right = std::min(x.at(entry.end), kPlotLeft + kPlotWidth);
   const double height = row_height();
   const double width = std::max(right - left, 0.3);
-  const double y = kTop + entry.stage * height;
+  const double y = kRowsTop + entry.stage * height;
   // Later chunks are paler.
   const double opacity = 1 - 0.6 * entry.chunk / std::max(layout_.vpp, 1);
   std::string text = fmt::format(
@@ -69,21 +69,21 @@ std::string Timeline::box(const TimelineEntry& entry, const Scale& x) const {
 }
 
 std::string Timeline::panel(const Window& window) const {
-  const double bottom = kTop + rows_ * row_height();
-  const Scale x{.low = window.begin, .high = window.end, .begin = kLeft, .length = kWidth};
+  const double bottom = kRowsTop + rows_ * row_height();
+  const Scale x{.low = window.begin, .high = window.end, .begin = kPlotLeft, .length = kPlotWidth};
   std::string text =
       fmt::format("<svg class=\"timeline\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\">\n",
-                  kLeft + kWidth + 20, bottom + 34);
+                  kPlotLeft + kPlotWidth + 20, bottom + 34);
   // Labels of rows need 11 pixels each.
   const int every = row_height() < 14 ? 2 : 1;
   for (int stage = 0; stage < rows_; ++stage) {
-    const double y = kTop + stage * row_height();
+    const double y = kRowsTop + stage * row_height();
     text += fmt::format(
         "<rect class=\"idle\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n",
-        kLeft, y + 1, kWidth, row_height() - 2);
+        kPlotLeft, y + 1, kPlotWidth, row_height() - 2);
     if (stage % every == 0) {
       text += fmt::format("<text class=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">stage {}</text>\n",
-                          kLeft - 6, y + row_height() / 2 + 4, stage);
+                          kPlotLeft - 6, y + row_height() / 2 + 4, stage);
     }
   }
   for (const TimelineEntry& entry : run_.timeline) {
@@ -98,7 +98,7 @@ std::string Timeline::panel(const Window& window) const {
         x.at(tick), bottom, bottom + 4, bottom + 16, tick_text(tick));
   }
   return text + fmt::format("<text class=\"mid\" x=\"{:.1f}\" y=\"{:.1f}\">seconds</text></svg>\n",
-                            kLeft + kWidth / 2, bottom + 31);
+                            kPlotLeft + kPlotWidth / 2, bottom + 31);
 }
 
 std::string Timeline::caption(bool whole, const Window& window) const {

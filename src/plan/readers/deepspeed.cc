@@ -14,8 +14,6 @@ namespace plait {
 namespace {
 
 constexpr const char* kConfigDocs = "DeepSpeed docs/_pages/config-json.md";
-constexpr int64_t kMaxBatch = int64_t{1} << 31;
-
 constexpr std::string_view kTopKeys[] = {"train_batch_size",
                                          "train_micro_batch_size_per_gpu",
                                          "gradient_accumulation_steps",
@@ -206,14 +204,15 @@ std::optional<int64_t> DeepSpeedReader::size(const Json& object, const char* key
     return std::nullopt;
   }
   const bool integral = found->is_number_integer();
-  const int64_t value = integral && !(found->is_number_unsigned() &&
-                                      found->get<uint64_t>() > static_cast<uint64_t>(kMaxBatch))
-                            ? found->get<int64_t>()
-                            : -1;
-  if (!integral || value < least || value > kMaxBatch) {
+  const int64_t value =
+      integral && !(found->is_number_unsigned() &&
+                    found->get<uint64_t>() > static_cast<uint64_t>(kMaxDeepSpeedBatch))
+          ? found->get<int64_t>()
+          : -1;
+  if (!integral || value < least || value > kMaxDeepSpeedBatch) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: {} is {}, but must be a whole number of {} to {}, or \"auto\"",
-                where(path).text(), path, found->dump().substr(0, 40), least, kMaxBatch);
+                where(path).text(), path, found->dump().substr(0, 40), least, kMaxDeepSpeedBatch);
   }
   return value;
 }

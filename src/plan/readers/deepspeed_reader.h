@@ -11,6 +11,8 @@
 
 namespace plait {
 
+inline constexpr int64_t kMaxDeepSpeedBatch = int64_t{1} << 31;  // rows
+
 class DeepSpeedReader {
  public:
   // `first_line` is that of the text in its file (a here-document does not begin at 1).

@@ -9,7 +9,6 @@ namespace plait {
 namespace {
 
 constexpr const char* kBatchCode = "DeepSpeed deepspeed/runtime/config.py, _batch_assertion";
-constexpr int64_t kMaxBatch = int64_t{1} << 31;
 
 }  // namespace
 
@@ -19,7 +18,8 @@ void DeepSpeedReader::settle_world() {
   int64_t world = options_.devices > 0 ? options_.devices : launched_;
   if (world == 0 && batch_ && micro_ && steps_) {
     const int64_t rows = *micro_ * *steps_;
-    if (rows <= kMaxBatch && *batch_ % rows == 0 && *batch_ / rows * model_parallel <= kMaxRanks) {
+    if (rows <= kMaxDeepSpeedBatch && *batch_ % rows == 0 &&
+        *batch_ / rows * model_parallel <= kMaxRanks) {
       world = *batch_ / rows * model_parallel;
       out_.assumptions.push_back(
           {fmt::format("train_batch_size / (micro batch * accumulation) means {} devices", world),
@@ -72,10 +72,11 @@ void DeepSpeedReader::settle_batch() {
         {"the micro-batch is not in the file: 1 is assumed", {out_.origin, 0}});
   }
   batch.micro_batch_size = micro_.value_or(1);
-  const int64_t unit = std::min(batch.micro_batch_size * dp, kMaxBatch);
+  const int64_t unit = std::min(batch.micro_batch_size * dp, kMaxDeepSpeedBatch);
   const int64_t steps = steps_.value_or(batch_ ? std::max<int64_t>(*batch_ / unit, 1) : 1);
-  const int64_t product = std::min<int64_t>(unit, kMaxBatch) * std::min<int64_t>(steps, kMaxBatch);
-  batch.global_batch_size = std::min(batch_.value_or(product), kMaxBatch);
+  const int64_t product =
+      std::min<int64_t>(unit, kMaxDeepSpeedBatch) * std::min<int64_t>(steps, kMaxDeepSpeedBatch);
+  batch.global_batch_size = std::min(batch_.value_or(product), kMaxDeepSpeedBatch);
   if (!batch_ || product == *batch_) {
     return;
   }
@@ -93,7 +94,7 @@ void DeepSpeedReader::settle_batch() {
                  : fmt::format("train_batch_size = {} or {}{}", below, below + unit, other),
           kBatchCode);
   // What is left is judged with a batch that works.
-  batch.global_batch_size = std::min(product, kMaxBatch);
+  batch.global_batch_size = std::min(product, kMaxDeepSpeedBatch);
 }
 
 void DeepSpeedReader::settle_model() {

@@ -11,7 +11,7 @@
 namespace plait {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMostFlagValue = int64_t{1} << 40;
 
 std::string canonical(std::string_view word) {
   word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
@@ -162,7 +162,7 @@ std::optional<int64_t> FlagSet::integer(std::string_view name, int64_t least) co
     return std::nullopt;
   }
   const std::optional<int64_t> number = parse_integer(*value);
-  if (!number || *number < least || *number > kMost) {
+  if (!number || *number < least || *number > kMostFlagValue) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: {} is {}, but must be a whole number of at least {} and at most 2^40",
                 where(name).text(), find(name)->written, value->substr(0, 60), least);

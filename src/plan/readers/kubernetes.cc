@@ -12,7 +12,7 @@
 namespace plait {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20;
+constexpr size_t kMostManifestBytes = 1 << 20;
 constexpr int64_t kMaxCount = 1000000;
 
 // A set of equal pods, wherever its kind of job keeps them.
@@ -191,7 +191,7 @@ std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& docu
 }  // namespace
 
 std::optional<Manifest> read_manifest(const std::string& text, const std::string& origin) {
-  if (text.size() > kMaxBytes || text.find("apiVersion") == std::string::npos) {
+  if (text.size() > kMostManifestBytes || text.find("apiVersion") == std::string::npos) {
     return std::nullopt;
   }
   try {

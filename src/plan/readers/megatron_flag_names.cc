@@ -4,7 +4,7 @@
 namespace plait {
 namespace {
 
-constexpr std::string_view kNone =
+constexpr std::string_view kMegatronNoValue =
     "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
     "accumulate-allreduce-grads-in-fp32 activation-func-fp8-input-store add-bias-linear "
     "add-qkv-bias adlr-autoresume align-grad-reduce allow-ambiguous-pad-tokens "
@@ -159,7 +159,7 @@ constexpr std::string_view kNone =
     "variable-seq-lengths verify-integrity vision-pretraining "
     "yarn-correction-range-round-to-int";
 
-constexpr std::string_view kOne =
+constexpr std::string_view kMegatronOneValue =
     "activation-func activation-func-clamp-value activation-offload-fraction adam-beta1 "
     "adam-beta2 adam-eps adlr-autoresume-interval app-tag-run-name app-tag-run-version "
     "async-ckpt-cpu-priority async-ckpt-io-priority async-strategy attention-backend "
@@ -329,7 +329,7 @@ constexpr std::string_view kOne =
     "wgrad-deferral-limit window-attn-skip-freq window-size wsd-decay-steps yaml-cfg "
     "yarn-beta-fast yarn-beta-slow yarn-original-max-position-embeddings";
 
-constexpr std::string_view kMany =
+constexpr std::string_view kMegatronManyValues =
     "cp-comm-type cuda-graph-modules cuda-graph-scope data-path "
     "ddp-param-name-patterns-for-fp32-local-accumulation export-freeze-mtp finetune-data-files "
     "gtp-remat-opt-in-modules hierarchical-context-parallel-sizes high-priority-stream-groups "
@@ -342,7 +342,7 @@ constexpr std::string_view kMany =
 }  // namespace
 
 FlagNames megatron_flag_names() {
-  return {kNone, kOne, kMany};
+  return {kMegatronNoValue, kMegatronOneValue, kMegatronManyValues};
 }
 
 }  // namespace plait

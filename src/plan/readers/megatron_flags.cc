@@ -15,7 +15,7 @@ void add_names(FlagTable& table, std::string_view names, const FlagSpec& spec) {
   }
 }
 
-FlagTable make_table() {
+FlagTable make_megatron_table() {
   FlagTable table;
   const FlagNames megatron = megatron_flag_names();
   add_names(table, megatron.none, {Arity::kNone, false});
@@ -35,7 +35,7 @@ FlagTable make_table() {
 }  // namespace
 
 const FlagTable& megatron_flags() {
-  static const FlagTable table = make_table();
+  static const FlagTable table = make_megatron_table();
   return table;
 }
 

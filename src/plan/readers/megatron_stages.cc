@@ -10,7 +10,7 @@
 namespace plait {
 namespace {
 
-constexpr const char* kArguments = "Megatron-LM megatron/training/arguments.py, validate_args";
+constexpr const char* kStageArguments = "Megatron-LM megatron/training/arguments.py, validate_args";
 constexpr const char* kBlock =
     "Megatron-LM megatron/core/transformer/transformer_block.py, get_num_layers_to_build";
 constexpr int64_t kMaxStages = 1 << 16;
@@ -109,7 +109,7 @@ void MegatronReader::read_stages() {
               fmt::format("layers, embedding and loss together ({}) must be a multiple of the {} "
                           "stages",
                           total, stages),
-              "leave these flags out, or change --num-layers", kArguments);
+              "leave these flags out, or change --num-layers", kStageArguments);
     } else if (stages <= kMaxStages) {
       layout.stage_layers.assign(static_cast<size_t>(stages), total / stages);
       layout.stage_layers.front() -= embedding;
@@ -145,7 +145,7 @@ void MegatronReader::read_virtual_stages() {
               fmt::format("{}leave it out (no interleaving), or a pp with layers/pp a multiple of "
                           "{}",
                           fitting, per_chunk),
-              kArguments);
+              kStageArguments);
       layout.vpp = 1;
     } else {
       layout.vpp = static_cast<int>(std::min(per_stage / per_chunk, kMaxStages));
@@ -237,7 +237,7 @@ void MegatronReader::read_stage_layout() {
   if (stages % layout.pp != 0) {
     problem(Severity::kError, "pipeline-model-parallel-layout",
             fmt::format("names {} stages, which is no multiple of pp = {}", stages, layout.pp),
-            "as many stages as pp times virtual stages", kArguments);
+            "as many stages as pp times virtual stages", kStageArguments);
     return;
   }
   layout.vpp = static_cast<int>(stages / layout.pp);

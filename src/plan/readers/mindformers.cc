@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kDocs = "MindFormers docs, configuration file (parallel_config)";
 constexpr const char* kMemoryDocs = "MindSpore documentation, max_device_memory";
-constexpr size_t kMaxBytes = 1 << 20;
-constexpr int64_t kMost = int64_t{1} << 31;
+constexpr size_t kMostYamlBytes = 1 << 20;
+constexpr int64_t kMostYamlValue = int64_t{1} << 31;
 
 constexpr std::string_view kParallelConfigKeys[] = {"data_parallel",
                                                     "model_parallel",
@@ -118,7 +118,7 @@ std::optional<int64_t> MindFormersReader::size(const YAML::Node& map, const char
   const YAML::Node node = map[key];
   const std::optional<int64_t> value =
       node.IsScalar() ? parse_integer(node.Scalar()) : std::nullopt;
-  if (!value || *value < least || *value > kMost) {
+  if (!value || *value < least || *value > kMostYamlValue) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: {}.{} is {}, but must be a whole number of {} to "
                 "2^31",
@@ -208,7 +208,7 @@ void MindFormersReader::read_run(const YAML::Node& root) {
   const double product = static_cast<double>(batch.micro_batch_size) * out_.job.layout.dp *
                          static_cast<double>(micro_batches) * static_cast<double>(interleave_) *
                          static_cast<double>(accumulation);
-  if (product > static_cast<double>(kMost)) {
+  if (product > static_cast<double>(kMostYamlValue)) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: batch_size * data_parallel * micro_batch_num is "
                 "more than 2^31 rows",
@@ -461,9 +461,9 @@ ReadJob MindFormersReader::read(const YAML::Node& root) {
 
 ReadJob read_mindformers(const std::string& text, const std::string& origin,
                          const ReadOptions& options) {
-  if (text.size() > kMaxBytes) {
+  if (text.size() > kMostYamlBytes) {
     throw_error(ErrorCode::kInvalidArgument, "{}: has {} bytes; configurations have at most {}",
-                origin, text.size(), kMaxBytes);
+                origin, text.size(), kMostYamlBytes);
   }
   try {
     return MindFormersReader(origin, options).read(YAML::Load(text));

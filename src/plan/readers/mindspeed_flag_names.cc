@@ -5,7 +5,7 @@
 namespace plait {
 namespace {
 
-constexpr std::string_view kNone =
+constexpr std::string_view kMindSpeedNoValue =
     "adaptive-cp-dynamic-attn-mask adaptive-cp-manually-set-mask-list "
     "adaptive-cp-only-reschedule adaptive-cp-without-coarse adaptive-memory-optimization "
     "adaptive-recompute-device-swap add-dense-bias add-output-layer-bias add-rmsnorm-offset "
@@ -80,7 +80,7 @@ constexpr std::string_view kNone =
     "use-triton-mhc use-triton-swiglu-limit use-tutel use-ulysses-allgather-kv use-wandb "
     "verifier with-id zero-contigious-gradients zero-reduce-scatter";
 
-constexpr std::string_view kOne =
+constexpr std::string_view kMindSpeedOneValue =
     "DDP-impl adaptive-recompute-device-size adaptive-recompute-profiling-step "
     "additional-config advantage-whiten ai-framework aiqos-mode aiqos-schedule "
     "alibi-fusion-attn-type aml-data-download-path ampipe-degree atb-backend "
@@ -160,7 +160,7 @@ constexpr std::string_view kOne =
     "yarn-scaling-factor z-loss-weight zero-allgather-bucket-size zero-reduce-bucket-size "
     "zero-stage";
 
-constexpr std::string_view kMany =
+constexpr std::string_view kMindSpeedManyValues =
     "add-eos-token compress-ratios dataset-additional-keys datasets json-keys "
     "lora-modules-to-save lora-register-forward-hook lora-target-modules merge-group-keys "
     "mtp-spec num-experts-teacher recomputation-layer-num reward-tokens task-data-path "
@@ -170,7 +170,7 @@ constexpr std::string_view kMany =
 }  // namespace
 
 FlagNames mindspeed_flag_names() {
-  return {kNone, kOne, kMany};
+  return {kMindSpeedNoValue, kMindSpeedOneValue, kMindSpeedManyValues};
 }
 
 }  // namespace plait

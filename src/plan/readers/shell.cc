@@ -7,7 +7,7 @@
 namespace plait {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr int kDeepestBlock = 32;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ ShellStatus ShellRunner::run_list(const ShellNodes& nodes) {
 
 ShellStatus ShellRunner::run_node(const ShellNode& node) {
   state_.charge(1, node.line);
-  if (++depth_ > kMaxDepth) {
+  if (++depth_ > kDeepestBlock) {
     state_.fail(node.line, "functions and blocks are nested too deeply to be read");
   }
   ShellStatus status = ShellStatus::kTrue;

@@ -10,7 +10,7 @@
 namespace plait {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr int kDeepestArithmetic = 32;
 
 // Signals that a value is not known: ends the evaluation.
 struct Outcome {
@@ -61,7 +61,7 @@ class Arithmetic {
   }
   struct Nested {
     explicit Nested(Arithmetic& owner) : arithmetic(owner) {
-      if (++arithmetic.depth_ > kMaxDepth) {
+      if (++arithmetic.depth_ > kDeepestArithmetic) {
         arithmetic.fail("nested too deeply");
       }
     }
@@ -347,7 +347,7 @@ class Test {
 };
 
 ShellStatus Test::one() {
-  if (at_ >= words_.size() || depth_ > kMaxDepth) {
+  if (at_ >= words_.size() || depth_ > kDeepestArithmetic) {
     return ShellStatus::kUnknown;
   }
   ++depth_;

@@ -3,13 +3,13 @@
 #include <cctype>
 #include <utility>
 
+#include "plan/readers/shell_lexer.h"
 #include "plan/readers/shell_state.h"
 
 namespace plait {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-constexpr int kMaxDepth = 32;
+constexpr int kDeepestExpansion = 32;
 
 bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n';
@@ -17,14 +17,11 @@ bool is_space(char c) {
 bool is_name_start(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
-bool is_name_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
 size_t name_end(std::string_view text, size_t at) {
   if (at >= text.size() || !is_name_start(text[at])) {
     return at;
   }
-  while (at < text.size() && is_name_char(text[at])) {
+  while (at < text.size() && is_shell_name_char(text[at])) {
     ++at;
   }
   return at;
@@ -128,7 +125,7 @@ void Expander::unknown(std::string_view shown, const std::string& reason, int li
 }
 
 void Expander::expand(std::string_view text, int line, bool quoted) {
-  if (++depth_ > kMaxDepth) {
+  if (++depth_ > kDeepestExpansion) {
     state_.fail(line, "expansions are nested too deeply to be read");
   }
   state_.charge(text.size(), line);
@@ -156,7 +153,7 @@ void Expander::expand(std::string_view text, int line, bool quoted) {
       fields_.open();
     } else if (c == '"' && !quoted) {
       end = skip_shell_construct(text, i);
-      if (end != kNone) {
+      if (end != kNoEnd) {
         expand(text.substr(i + 1, end - i - 2), line, true);
       }
       fields_.open();
@@ -168,7 +165,7 @@ void Expander::expand(std::string_view text, int line, bool quoted) {
     } else {
       fields_.add(c, line);
     }
-    if (end == kNone) {
+    if (end == kNoEnd) {
       state_.fail(line, "a quote or bracket is never closed");
     }
     line += static_cast<int>(std::count(text.begin() + static_cast<std::ptrdiff_t>(i),
@@ -182,8 +179,8 @@ size_t Expander::expand_dollar(std::string_view text, size_t at, int line, bool 
   const char follows = at + 1 < text.size() ? text[at + 1] : '\0';
   if (follows == '(' || follows == '{' || (follows == '\'' && !quoted)) {
     const size_t end = skip_shell_construct(text, at);
-    if (end == kNone) {
-      return kNone;
+    if (end == kNoEnd) {
+      return kNoEnd;
     }
     const std::string_view inside = text.substr(at + 2, end - at - 3);
     if (follows == '{') {
@@ -204,7 +201,7 @@ size_t Expander::expand_dollar(std::string_view text, size_t at, int line, bool 
     return end;
   }
   static constexpr std::string_view kSpecial = "0123456789@*#?$!-";
-  if (follows != '\0' && kSpecial.find(follows) != kNone) {
+  if (follows != '\0' && kSpecial.find(follows) != kNoEnd) {
     expand_name(std::string(1, follows), line, quoted);
     return at + 2;
   }
@@ -310,7 +307,7 @@ Parameter parse_parameter(std::string_view inside) {
   parameter.name = std::string(inside.substr(at, end - at));
   if (end < inside.size() && inside[end] == '[') {
     const size_t close = inside.find(']', end);
-    if (close != kNone) {
+    if (close != kNoEnd) {
       parameter.index = std::string(inside.substr(end + 1, close - end - 1));
       end = close + 1;
     }

@@ -6,12 +6,6 @@
 namespace plait {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
-
-bool is_name_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // True if `text` is NAME= , NAME+= or NAME[...]=, so that a parenthesis opens an array.
 bool is_assignment_prefix(std::string_view text) {
   if (text.empty() || text.back() != '=' || std::isdigit(static_cast<unsigned char>(text[0]))) {
@@ -21,7 +15,7 @@ bool is_assignment_prefix(std::string_view text) {
   if (!text.empty() && text.back() == '+') {
     text.remove_suffix(1);
   }
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_name_char);
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_shell_name_char);
 }
 
 // One past the closing `close` of a region that begins behind its opening bracket.
@@ -34,8 +28,8 @@ size_t skip_brackets(std::string_view text, size_t at, char open, int depth) {
       at += 2;
     } else if (c == '\'' || c == '"' || c == '`' || c == '$') {
       at = skip_shell_construct(text, at, depth + 1);
-      if (at == kNone) {
-        return kNone;
+      if (at == kNoEnd) {
+        return kNoEnd;
       }
     } else if (c == '#' && open == '(' && at > 0 &&
                (is_shell_blank(text[at - 1]) || text[at - 1] == '\n')) {
@@ -48,7 +42,7 @@ size_t skip_brackets(std::string_view text, size_t at, char open, int depth) {
       }
     }
   }
-  return kNone;
+  return kNoEnd;
 }
 
 size_t skip_quoted(std::string_view text, size_t at, char quote, int depth) {
@@ -57,26 +51,26 @@ size_t skip_quoted(std::string_view text, size_t at, char quote, int depth) {
       at += 2;
     } else if (quote == '"' && (text[at] == '$' || text[at] == '`')) {
       at = skip_shell_construct(text, at, depth + 1);
-      if (at == kNone) {
-        return kNone;
+      if (at == kNoEnd) {
+        return kNoEnd;
       }
     } else {
       ++at;
     }
   }
-  return at < text.size() ? at + 1 : kNone;
+  return at < text.size() ? at + 1 : kNoEnd;
 }
 
 }  // namespace
 
 size_t skip_shell_construct(std::string_view text, size_t begin, int depth) {
   if (depth > kMaxShellDepth || begin >= text.size()) {
-    return kNone;
+    return kNoEnd;
   }
   const char c = text[begin];
   if (c == '\'') {
     const size_t end = text.find('\'', begin + 1);
-    return end == kNone ? kNone : end + 1;
+    return end == kNoEnd ? kNoEnd : end + 1;
   }
   if (c == '"' || c == '`') {
     return skip_quoted(text, begin + 1, c, depth);
@@ -165,7 +159,7 @@ ShellToken ShellLexer::read_word() {
     const bool group = c == '(' && in_test_ && end > begin;  // a regular expression
     if (c == '\'' || c == '"' || c == '`' || c == '$' || array || process || group) {
       const size_t after = skip_shell_construct(text_, end);
-      if (after == kNone) {
+      if (after == kNoEnd) {
         fail(fmt::format("{} is never closed", array ? "the array's (" : std::string(1, c)),
              line_ + static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(begin),
                                                  text_.begin() + static_cast<std::ptrdiff_t>(end),
@@ -188,7 +182,7 @@ ShellToken ShellLexer::read_word() {
 RawWord ShellLexer::read_arithmetic() {
   RawWord raw{"", line_};
   const size_t end = skip_shell_construct(text_, at_);
-  if (end == kNone || text_.substr(end, 1) != ")") {
+  if (end == kNoEnd || text_.substr(end, 1) != ")") {
     fail("(( is never closed by ))", line_);
   }
   raw.text = std::string(text_.substr(at_ + 1, end - at_ - 2));

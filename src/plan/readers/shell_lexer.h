@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,9 +15,13 @@
 namespace plait {
 
 constexpr int kMaxShellDepth = 48;
+constexpr size_t kNoEnd = std::string_view::npos;  // of what is never closed
 
 inline bool is_shell_blank(char c) {
   return c == ' ' || c == '\t';
+}
+inline bool is_shell_name_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
 struct ShellToken {

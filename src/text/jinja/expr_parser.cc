@@ -7,7 +7,7 @@
 namespace plait::jinja {
 namespace {
 
-constexpr int64_t kDepthMax = 60;
+constexpr int64_t kExpressionDepthMax = 60;
 // Of one expression; bounds the depth that chains of operators give the tree.
 constexpr int64_t kLinksMax = 400;
 
@@ -23,9 +23,9 @@ bool is_one_of(const Token& token, std::initializer_list<std::string_view> names
 }  // namespace
 
 void ExprParser::enter() {
-  if (++depth_ > kDepthMax) {
+  if (++depth_ > kExpressionDepthMax) {
     --depth_;
-    stream_->fail(fmt::format("an expression nests deeper than {} levels", kDepthMax));
+    stream_->fail(fmt::format("an expression nests deeper than {} levels", kExpressionDepthMax));
   }
   if (depth_ == 1) {
     links_ = 0;

@@ -10,7 +10,7 @@
 namespace plait::jinja {
 namespace {
 
-constexpr int64_t kDepthMax = 50;  // of statements
+constexpr int64_t kStatementDepthMax = 50;  // of statements
 
 class Parser {
  public:
@@ -37,8 +37,8 @@ class Parser {
 
   // Statements up to {% NAME of `ends`, whose name is then the current token.
   Body parse_body(const Names& ends) {
-    if (++depth_ > kDepthMax) {
-      stream_.fail(fmt::format("statements nest deeper than {} levels", kDepthMax));
+    if (++depth_ > kStatementDepthMax) {
+      stream_.fail(fmt::format("statements nest deeper than {} levels", kStatementDepthMax));
     }
     Body body;
     for (;;) {
