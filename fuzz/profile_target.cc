@@ -57,6 +57,16 @@ void fuzz_profile_csv(std::span<const std::byte> input) {
   });
 }
 
+void fuzz_profile_db(std::span<const std::byte> input) {
+  const MemoryFile file(input);
+  accept_or_refuse([&] {
+    Profile profile;
+    profile.ranks.resize(1);
+    read_database(file.path(), profile.ranks.front(), profile.notes);
+    look(std::move(profile));
+  });
+}
+
 void fuzz_profile_json(std::span<const std::byte> input) {
   const MemoryFile file(input);
   using Reader = void (*)(const std::string&, RankProfile&, Notes&);

@@ -23,6 +23,7 @@ void fuzz_plait_run(std::span<const std::byte> input);
 
 void fuzz_profile_csv(std::span<const std::byte> input);
 void fuzz_profile_json(std::span<const std::byte> input);
+void fuzz_profile_db(std::span<const std::byte> input);  // SQLite
 
 // A log, packed or not, or a flight record.
 void fuzz_doctor_log(std::span<const std::byte> input);
@@ -37,22 +38,15 @@ struct FuzzTarget {
   const char* name;  // of the folder in fuzz/corpus
   void (*run)(std::span<const std::byte> input);
 };
-inline constexpr FuzzTarget kFuzzTargets[] = {{"safetensors", fuzz_safetensors},
-                                              {"token_index", fuzz_token_index},
-                                              {"model_config", fuzz_model_config},
-                                              {"run_file", fuzz_run_file},
-                                              {"launch_script", fuzz_launch_script},
-                                              {"deepspeed", fuzz_deepspeed},
-                                              {"mindformers", fuzz_mindformers},
-                                              {"cluster_file", fuzz_cluster_file},
-                                              {"plait_run", fuzz_plait_run},
-                                              {"profile_csv", fuzz_profile_csv},
-                                              {"profile_json", fuzz_profile_json},
-                                              {"doctor_log", fuzz_doctor_log},
-                                              {"doctor_rules", fuzz_doctor_rules},
-                                              {"doctor_env", fuzz_doctor_env},
-                                              {"gguf", fuzz_gguf},
-                                              {"tokenizer", fuzz_tokenizer},
-                                              {"chat_template", fuzz_chat_template}};
+inline constexpr FuzzTarget kFuzzTargets[] = {
+    {"safetensors", fuzz_safetensors},     {"token_index", fuzz_token_index},
+    {"model_config", fuzz_model_config},   {"run_file", fuzz_run_file},
+    {"launch_script", fuzz_launch_script}, {"deepspeed", fuzz_deepspeed},
+    {"mindformers", fuzz_mindformers},     {"cluster_file", fuzz_cluster_file},
+    {"plait_run", fuzz_plait_run},         {"profile_csv", fuzz_profile_csv},
+    {"profile_json", fuzz_profile_json},   {"profile_db", fuzz_profile_db},
+    {"doctor_log", fuzz_doctor_log},       {"doctor_rules", fuzz_doctor_rules},
+    {"doctor_env", fuzz_doctor_env},       {"gguf", fuzz_gguf},
+    {"tokenizer", fuzz_tokenizer},         {"chat_template", fuzz_chat_template}};
 
 }  // namespace plait

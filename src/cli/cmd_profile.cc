@@ -50,7 +50,7 @@ void add_profile_command(CLI::App& app, Command& chosen) {
   profile->footer(
       "Reads what torch_npu and msprof write (step_trace_time.csv, kernel_details.csv,\n"
       "op_summary*.csv, op_statistic*.csv, communication.json, communication_matrix.json,\n"
-      "trace_view.json) and traces of plait train: one rank, or a folder of ranks.\n"
+      "trace_view.json, *.db) and traces of plait train: one rank, or a folder of ranks.\n"
       "Exit status: 0; 2 nothing usable is there.\n"
       "Examples:\n"
       "  plait profile prof/\n"

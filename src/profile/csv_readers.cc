@@ -3,11 +3,10 @@
 #include "base/error.h"
 #include "profile/csv_stream.h"
 #include "profile/readers.h"
+#include "profile/totals.h"
 
 namespace plait {
 namespace {
-
-constexpr size_t kMostOperatorTypes = 20000;
 
 std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
@@ -54,54 +53,11 @@ struct SplitColumns {
   int step, computing, exposed, overlapped, free, stage, bubble, preparing;
 };
 
-// Sums of steps; the first is kept apart, since it warms up.
-struct SplitSum {
-  void add(const StepSplit& s) {
-    if (count++ == 0) {
-      first = s;
-      return;
-    }
-    sum(s);
-  }
-  void sum(const StepSplit& s) {
-    total.computing += s.computing;
-    total.exposed += s.exposed;
-    total.overlapped += s.overlapped;
-    total.free += s.free;
-    total.stage += s.stage;
-    total.bubble += s.bubble;
-    total.preparing += s.preparing;
-    slowest = std::max(slowest, s.stage);
-  }
-  void finish(RankProfile& rank) {
-    if (count == 1) {
-      sum(first);
-    }
-    rank.steps = std::max<int64_t>(count - 1, count > 0 ? 1 : 0);
-    const double n = std::max<double>(static_cast<double>(rank.steps), 1);
-    rank.split = {total.computing / n, total.exposed / n, total.overlapped / n, total.free / n,
-                  total.stage / n,     total.bubble / n,  total.preparing / n};
-    rank.slowest_step_us = slowest;
-  }
-
-  int64_t count = 0;
-  StepSplit first, total;
-  double slowest = 0;
-};
-
 void note_skipped(const CsvStream& csv, Notes& notes) {
   if (csv.skipped() > 0) {
     notes.push_back(fmt::format("{}: {} rows of another width are left out (cut off?)", csv.path(),
                                 csv.skipped()));
   }
-}
-
-OperatorTotal* find_operator(RankProfile& rank, const std::string& type) {
-  const auto found = rank.operators.find(type);
-  if (found != rank.operators.end()) {
-    return &found->second;
-  }
-  return rank.operators.size() < kMostOperatorTypes ? &rank.operators[type] : nullptr;
 }
 
 }  // namespace

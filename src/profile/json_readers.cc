@@ -6,23 +6,12 @@
 
 #include "profile/json_stream.h"
 #include "profile/readers.h"
+#include "profile/totals.h"
 
 namespace plait {
 namespace {
 
-constexpr size_t kMostJsonKinds = 20000;
-
-// "hcom_allReduce__123_0_1@456" -> "hcom_allReduce", "456".
-std::pair<std::string, std::string> kind_and_group(const std::string& name) {
-  const size_t at = name.find('@');
-  const std::string group = at == std::string::npos ? "" : name.substr(at + 1);
-  std::string kind = name.substr(0, at);
-  // Numbers that tell calls apart.
-  while (!kind.empty() && (kind.back() == '_' || (kind.back() >= '0' && kind.back() <= '9'))) {
-    kind.pop_back();
-  }
-  return {kind.substr(0, 100), group.substr(0, 100)};
-}
+constexpr size_t kMostSpanNames = 20000;
 
 void note(Notes& notes, const std::string& path, const std::string& problem) {
   if (!problem.empty()) {
@@ -50,12 +39,15 @@ bool link_ends(const std::string& text, std::pair<int, int>& ends) {
 void read_communication(const std::string& path, RankProfile& rank, Notes& notes) {
   std::set<std::string> steps;
   const auto leaf = [&](const JsonLeaf& l) {
-    if (l.path.size() < 5 || l.path[2] == "Total Op Info" ||
-        rank.collectives.size() >= kMostJsonKinds) {
+    if (l.path.size() < 5 || l.path[2] == "Total Op Info") {
       return;
     }
     steps.insert(l.path[0]);
-    CollectiveTotal& total = rank.collectives[kind_and_group(l.path[2])];
+    CollectiveTotal* found = find_collective(rank, l.path[2]);
+    if (found == nullptr) {
+      return;
+    }
+    CollectiveTotal& total = *found;
     const std::string& key = l.path.back();
     if (l.path[3] == "Communication Time Info") {
       if (key.starts_with("Elapse")) {
@@ -72,13 +64,7 @@ void read_communication(const std::string& path, RankProfile& rank, Notes& notes
   };
   note(notes, path, stream_json(path, {leaf, nullptr}));
   // Per step, as the split is.
-  const double count = std::max<double>(static_cast<double>(steps.size()), 1);
-  for (auto& [name, total] : rank.collectives) {
-    total.elapse_ms /= count;
-    total.transit_ms /= count;
-    total.wait_ms /= count;
-    total.size_mb /= count;
-  }
+  divide_collectives(rank, static_cast<int64_t>(steps.size()));
 }
 
 // step -> "p2p" or "collective" -> operator -> "src-dst" -> figure.
@@ -87,11 +73,14 @@ void read_communication_matrix(const std::string& path, RankProfile& rank, Notes
     std::pair<int, int> ends;
     // Sums over operators would count twice.
     if (l.path.size() < 4 || !link_ends(l.path[l.path.size() - 2], ends) ||
-        l.path[l.path.size() - 3].find("-total") != std::string::npos ||
-        rank.links.size() >= kMostJsonKinds) {
+        l.path[l.path.size() - 3].find("-total") != std::string::npos) {
       return;
     }
-    LinkTotal& link = rank.links[ends];
+    LinkTotal* found = find_link(rank, ends);
+    if (found == nullptr) {
+      return;
+    }
+    LinkTotal& link = *found;
     const std::string& key = l.path.back();
     if (key.starts_with("Transport")) {
       link.transport = std::string(l.text.substr(0, 20));
@@ -153,7 +142,7 @@ class TraceSum {
         ++steps_;
       }
       const auto key = std::make_pair(event_.pid, event_.lane.empty() ? event_.name : event_.lane);
-      if (spans_.size() < kMostJsonKinds || spans_.count(key) > 0) {
+      if (spans_.size() < kMostSpanNames || spans_.count(key) > 0) {
         Span& span = spans_[key];
         span.total += event_.duration;
         span.first = std::min(span.first, event_.begin);

@@ -65,9 +65,10 @@ struct Profile {
 
 // Reads files and folders (of one rank, or of many): torch_npu and msprof output
 // (step_trace_time.csv, kernel_details.csv, op_summary, op_statistic, communication.json,
-// communication_matrix.json, trace_view.json) and traces of plait train. Large files stream: memory
-// grows with the number of kinds of operators, not with the size. Errors: kNotFound for a path,
-// kInvalidArgument if nothing in it is a profile. What is broken in a file becomes a note.
+// communication_matrix.json, trace_view.json, SQLite databases) and traces of plait train. Large
+// files stream: memory grows with the number of kinds of operators, not with the size. Errors:
+// kNotFound for a path, kInvalidArgument if nothing in it is a profile. What is broken in a file
+// becomes a note.
 Profile read_profile(const std::vector<std::string>& paths);
 
 }  // namespace plait

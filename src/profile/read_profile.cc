@@ -18,7 +18,8 @@ constexpr int kDeepestFolder = 16;
 // The files of one rank.
 struct RankFiles {
   fs::path folder;
-  std::vector<fs::path> step_trace, kernels, statistic, communication, matrix, trace, info;
+  std::vector<fs::path> step_trace, kernels, statistic, communication, matrix, trace, info,
+      databases;
 };
 
 bool starts(const fs::path& path, std::string_view prefix) {
@@ -87,6 +88,8 @@ class Finder {
       files.matrix.push_back(path);
     } else if (starts(path, "communication") && extension == ".json") {
       files.communication.push_back(path);
+    } else if (extension == ".db" && !starts(path, "cluster_")) {
+      files.databases.push_back(path);
     } else if (starts(path, "profiler_info") && extension == ".json") {
       files.info.push_back(path);
     } else if (extension == ".json" && (named || path.string().find("trace") != std::string::npos ||
@@ -109,10 +112,16 @@ std::optional<int> number_after(const std::string& text, std::string_view prefix
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-// profiler_info_3.json, or the name of a folder: rank_3, rank3, device_3.
+// profiler_info_3.json, ascend_pytorch_profiler_3.db, or the name of a folder: rank_3, rank3,
+// device_3.
 std::optional<int> rank_of(const RankFiles& files) {
   for (const fs::path& info : files.info) {
     if (const auto number = number_after(info.filename().string(), "profiler_info_")) {
+      return number;
+    }
+  }
+  for (const fs::path& database : files.databases) {
+    if (const auto number = number_after(database.filename().string(), "pytorch_profiler_")) {
       return number;
     }
   }
@@ -171,6 +180,9 @@ void ProfileReader::read_files(const RankFiles& files, RankProfile& rank) {
   for (const fs::path& path : files.matrix) {
     guarded([&] { read_communication_matrix(path.string(), rank, notes); });
   }
+  for (const fs::path& path : files.databases) {
+    guarded([&] { read_database(path.string(), rank, notes); });
+  }
 }
 
 void ProfileReader::read_traces(const RankFiles& files, RankProfile& rank) {
@@ -194,6 +206,8 @@ Profile ProfileReader::read(Finder& finder) {
   int next = 0;
   for (auto& [folder, files] : finder.ranks) {
     std::sort(files.kernels.begin(), files.kernels.end());
+    // analysis.db first: it says more of collectives than the record it was made from.
+    std::sort(files.databases.begin(), files.databases.end());
     RankProfile rank;
     rank.rank = rank_of(files).value_or(next);
     rank.source = folder.string();
@@ -241,7 +255,7 @@ Profile read_profile(const std::vector<std::string>& paths) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: holds no profile that can be used; wanted are step_trace_time.csv, "
                 "kernel_details.csv, op_summary*.csv, op_statistic*.csv, communication*.json, "
-                "trace_view.json, or a trace of plait train{}",
+                "trace_view.json, their *.db, or a trace of plait train{}",
                 paths.empty() ? "no path" : paths.front(), why);
   }
   return profile;

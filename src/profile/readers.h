@@ -30,6 +30,10 @@ void read_communication(const std::string& path, RankProfile& rank, Notes& notes
 // communication_matrix.json: links.
 void read_communication_matrix(const std::string& path, RankProfile& rank, Notes& notes);
 
+// An SQLite database of torch_npu or msprof: what `rank` has not got from other files yet (split,
+// operators, collectives, links), since all exports say the same.
+void read_database(const std::string& path, RankProfile& rank, Notes& notes);
+
 // A Chrome trace: torch_npu's trace_view.json (its "Overlap Analysis") for `rank`, or the trace of
 // `plait train` with a process a rank. Returns the ranks it found; empty: nothing usable.
 std::vector<RankProfile> read_trace(const std::string& path, int rank, Notes& notes);

@@ -59,6 +59,7 @@ const std::vector<VendorRow>& vendor_table() {
       {"boost/", {"src/serve/", "tests/serve/"}},
       {"CLI/", {"src/cli/", "tests/cli/"}},
       {"yaml-cpp/", {"src/plan/", "tests/plan/"}},
+      {"sqlite3.h", {"src/profile/database.cc", "tests/profile/"}},
   };
   return table;
 }
