@@ -14,6 +14,8 @@
 namespace plait {
 namespace {
 
+constexpr const char* kWanted = "give an HF model directory, a GGUF file or a run of plait train";
+
 namespace fs = std::filesystem;
 
 // The folder with a manifest that `path` means, or empty.
@@ -54,19 +56,14 @@ ServedModel open_checkpoint(const std::string& folder) {
 ServedModel open_served_model(const std::string& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    throw_error(ErrorCode::kNotFound,
-                "'{}' does not exist; give an HF model directory, a GGUF file or a run of plait "
-                "train",
-                path);
+    throw_error(ErrorCode::kNotFound, "'{}' does not exist; {}", path, kWanted);
   }
   ServedModel model;
   model.path = path;
-  if (fs::is_regular_file(path, ignored)) {
-    if (!is_gguf_file(path)) {
-      throw_error(ErrorCode::kInvalidArgument,
-                  "'{}' is a file, but no GGUF file; give an HF model directory, a GGUF file or a "
-                  "run of plait train",
-                  path);
+  if (!fs::is_directory(path, ignored)) {
+    if (!fs::is_regular_file(path, ignored) || !is_gguf_file(path)) {
+      throw_error(ErrorCode::kInvalidArgument, "'{}' is no folder and no GGUF file; {}", path,
+                  kWanted);
     }
     GgufImport import = open_gguf_weights(path);
     model.config = import.config;
@@ -77,6 +74,10 @@ ServedModel open_served_model(const std::string& path) {
   }
   if (const std::string folder = find_checkpoint(path); !folder.empty()) {
     return open_checkpoint(folder);
+  }
+  if (!fs::exists(fs::path(path) / "config.json", ignored)) {
+    throw_error(ErrorCode::kNotFound, "the folder '{}' holds no config.json and no checkpoint; {}",
+                path, kWanted);
   }
   model.config = load_model_config(path);
   HfImport import = open_hf_weights(path, model.config);

@@ -113,6 +113,25 @@ TEST_F(Doctor, SelftestIsNoTestOfSpeedButOfData) {
   EXPECT_NE(result.out.find("failed   two processes over MPI"), std::string::npos) << result.out;
 }
 
+TEST_F(Doctor, SelftestTrainsATinyModelUnderTheLayoutOfTheJob) {
+  add_script("mpirun", "exit 0\n");
+  Result result = run_plait(
+      {"doctor", "selftest", "--ranks", "2", "--layout", "dp2.tp2.pp2.vpp2.sp.zero1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  Json answer = parse_json(result.out, "stdout");
+  EXPECT_EQ(answer.at("rungs").back().at("rung"), "the layout with a tiny model");
+  EXPECT_EQ(answer.at("rungs").back().at("result"), "passed");
+  // The rung of the layout under a launcher whose job computes something else.
+  add_script("mpirun", "case \"$*\" in *train*) echo '\"last_loss\": 9.5,';; esac\n");
+  result = run_plait(
+      {"doctor", "selftest", "--ranks", "2", "--layout", "tp2", "--hosts", "h0,h1", "--json"});
+  EXPECT_EQ(result.status, 1) << result.out;
+  answer = parse_json(result.out, "stdout");
+  EXPECT_EQ(answer.at("rungs").back().at("result"), "failed");
+  EXPECT_NE(answer.at("rungs").back().at("note").get<std::string>().find("9.5"), std::string::npos);
+  EXPECT_EQ(run_plait({"doctor", "selftest", "--layout", "tp0"}).status, 2);
+}
+
 TEST_F(Doctor, SelftestSkipsWhatIsNotThere) {
   setenv("PATH", folder_.file("bin").c_str(), 1);
   const Result result = run_plait({"doctor", "selftest", "--ranks", "2"});

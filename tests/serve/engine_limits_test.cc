@@ -273,7 +273,14 @@ TEST_F(BadStart, SaysWhatDoesNotFit) {
 
 TEST_F(BadStart, MissingDirectories) {
   EXPECT_THROW(open_served_model("/no/such/model"), Error);
-  EXPECT_THROW(open_served_model("/"), Error);
+  for (const char* path : {"/", "/dev/null", "/dev/zero", "/etc/passwd"}) {
+    try {
+      open_served_model(path);
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(exit_code(error.code()), 2) << error.message();
+    }
+  }
   EXPECT_THROW(open_served_model(directory() + "/config.json"), Error);
 }
 
