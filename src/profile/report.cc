@@ -78,9 +78,10 @@ std::string operators_text(const Analysis& a) {
                                  "share", "ms/step", "count", "mean us");
   for (size_t i = 0; i < std::min(kMostOperators, a.operators.size()); ++i) {
     const OperatorShare& op = a.operators[i];
-    text += fmt::format("{:<36}{:<16}{:>6.1f} %{:>9.1f}{:>9}{:>11.1f}\n",
-                        printable(op.type.substr(0, 35)), printable(op.core.substr(0, 15)),
-                        100 * op.share, op.ms_per_step, op.count, op.mean_us);
+    const std::string ms = a.mean.stage > 0 ? fmt::format("{:.1f}", op.ms_per_step) : "?";
+    text +=
+        fmt::format("{:<36}{:<16}{:>6.1f} %{:>9}{:>9}{:>11.1f}\n", printable(op.type.substr(0, 35)),
+                    printable(op.core.substr(0, 15)), 100 * op.share, ms, op.count, op.mean_us);
   }
   return text;
 }
@@ -97,6 +98,11 @@ std::string links_text(const Analysis& a) {
 }
 
 std::string advice_text(const Analysis& a) {
+  if (a.mean.stage <= 0) {
+    return "\nno advice: these files do not say how long a step is; step_trace_time.csv, "
+           "analysis.db "
+           "and trace_view.json do\n";
+  }
   if (a.advice.empty()) {
     return "\nnothing stands out: compute fills the step\n";
   }
@@ -160,9 +166,12 @@ std::vector<Change> changes(const Analysis& before, const Analysis& after) {
 }  // namespace
 
 std::string profile_text(const Profile& profile, const Analysis& analysis, int width) {
-  std::string text = fmt::format("{} rank{}, {} step{}\n", profile.ranks.size(),
-                                 profile.ranks.size() == 1 ? "" : "s", analysis.steps,
-                                 analysis.steps == 1 ? "" : "s (the first is left out)");
+  const std::string steps = analysis.steps == 0 ? "steps unknown"
+                            : analysis.steps == 1
+                                ? "1 step"
+                                : fmt::format("{} steps (the first is left out)", analysis.steps);
+  std::string text = fmt::format("{} rank{}, {}\n", profile.ranks.size(),
+                                 profile.ranks.size() == 1 ? "" : "s", steps);
   if (analysis.mean.stage > 0) {
     text += split_text(analysis, width);
     text += profile.ranks.size() > 1 ? spread_text(analysis) : "";

@@ -114,6 +114,9 @@ TEST(ProfileDatabase, OfTheRecordAloneCollectivesHaveATime) {
   ASSERT_EQ(profile.ranks.size(), 1U);
   EXPECT_EQ(profile.ranks.front().steps, 0);
   EXPECT_DOUBLE_EQ(profile.ranks.front().collectives.at({"hcom_allGather", "77"}).elapse_ms, 2);
+  const std::string text = profile_text(profile, analyse(profile));
+  EXPECT_NE(text.find("1 rank, steps unknown"), std::string::npos) << text;
+  EXPECT_NE(text.find("no advice: these files do not say how long a step is"), std::string::npos);
 }
 
 TEST(ProfileDatabase, NothingIsCountedTwice) {
