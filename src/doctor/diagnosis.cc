@@ -54,7 +54,8 @@ class DiagnosisMaker {
 
   void say_root(const FaultClass& root) {
     const FaultRule& rule = *root.rule;
-    const bool settled = rule.role != FaultRole::kConsequence || rule.is_rumour;
+    const bool settled =
+        rule.role != FaultRole::kConsequence || rule.is_rumour || rule.is_last_resort;
     result_.name = settled ? rule.name : "unknown";
     result_.cause = printable(filled_in(rule.cause, root.first->captures));
     result_.fix = printable(filled_in(rule.fix, root.first->captures));

@@ -47,6 +47,13 @@ class RuleTable {
     }
     return static_cast<int>(**node->as_integer());
   }
+  bool flag(const char* key) const {
+    const toml::node* node = table_.get(key);
+    if (node != nullptr && !node->is_boolean()) {
+      refuse(key, "must be true or false");
+    }
+    return node != nullptr && **node->as_boolean();
+  }
   // Items are texts or lists of texts.
   std::vector<std::vector<std::string>> lists(const char* key) const {
     std::vector<std::vector<std::string>> result;
@@ -74,9 +81,9 @@ class RuleTable {
     refuse(key, "is none of the allowed words");
   }
   void check_keys() const {
-    static constexpr std::array<std::string_view, 15> kKeys = {
+    static constexpr std::array<std::string_view, 16> kKeys = {
         "class",  "role", "weight", "confidence", "cause", "fix",      "verify", "scope",
-        "source", "any",  "all",    "none",       "also",  "explains", "check"};
+        "source", "any",  "all",    "none",       "also",  "explains", "check",  "last_resort"};
     for (const auto& [key, node] : table_) {
       if (std::find(kKeys.begin(), kKeys.end(), key.str()) == kKeys.end()) {
         refuse(std::string(key.str()).c_str(), "is no key of a rule");
@@ -133,6 +140,10 @@ FaultRule read_rule(const RuleTable& table) {
                                                          {"low", Confidence::kLow}}});
   for (const std::vector<std::string>& list : table.lists("explains")) {
     rule.explains.insert(rule.explains.end(), list.begin(), list.end());
+  }
+  rule.is_last_resort = table.flag("last_resort");
+  if (rule.is_last_resort && rule.role != FaultRole::kConsequence) {
+    table.refuse("last_resort", "is for rules whose role is consequence");
   }
   if (!rule.check.empty() && !is_check(rule.check)) {
     table.refuse("check", "names no condition of the program");
@@ -218,7 +229,8 @@ void RuleSet::add_text(const std::string& text, const std::string& origin) {
       rule.also.insert(rule.also.end(), list.begin(), list.end());
     }
     rule.all = indices("all");
-    if (file["warnings_are_rumours"].value_or(false) && rule.role == FaultRole::kCause) {
+    const bool is_told = rule.role == FaultRole::kCause || rule.is_last_resort;
+    if (file["warnings_are_rumours"].value_or(false) && is_told) {
       rule.rumour = std::make_shared<FaultRule>(rumour_of(rule));
     }
     rules_.push_back(std::move(rule));

@@ -12,6 +12,8 @@
 //   none = ["..."]             and none of these
 //   also = ["..."]             not needed, but their captured words are taken (within 60 lines)
 //   scope = "near"             where `all` and `none` look: line, near (60 lines), file, job
+//   last_resort = true         a consequence that is told by its own name where nothing else is
+//                              found (others are "unknown"): what a type of exception says
 //   check = "name"             and this computed condition (doctor/checks.h)
 //   explains = ["class"]       causes that this one brings about (symptoms and consequences are
 //                              explained by every cause)
@@ -56,6 +58,7 @@ struct FaultRule {
   std::vector<std::string> explains;
   std::shared_ptr<const FaultRule> rumour;  // what holds instead on a warning; null: itself
   bool is_rumour = false;
+  bool is_last_resort = false;
 };
 
 class RuleSet {

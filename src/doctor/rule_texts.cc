@@ -15,6 +15,7 @@ const std::vector<RuleText>& rule_texts() {
       {"mindspore.toml", fault_rules_mindspore_text()},
       {"host.toml", fault_rules_host_text()},
       {"serve.toml", fault_rules_serve_text()},
+      {"program.toml", fault_rules_program_text()},
       {"plait.toml", fault_rules_plait_text()},
       {"generic.toml", fault_rules_generic_text()},
   };

@@ -26,6 +26,7 @@ std::string_view fault_rules_host_text();
 std::string_view fault_rules_serve_text();
 std::string_view fault_rules_tools_text();
 std::string_view fault_rules_training_text();
+std::string_view fault_rules_program_text();
 std::string_view fault_rules_plait_text();
 std::string_view fault_rules_generic_text();
 // catalog/fault_codes.csv.
