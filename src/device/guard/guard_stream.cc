@@ -146,13 +146,17 @@ void GuardStream::copy_to_device(DevicePtr destination, const void* source, int6
 
 void GuardStream::copy_to_host(void* destination, DevicePtr source, int64_t bytes) {
   enqueue([destination, from = memory_.translate(source), bytes] {
-    std::memcpy(destination, from.as<void>(), static_cast<size_t>(bytes));
+    if (bytes > 0) {  // memcpy takes no null, not even for no bytes
+      std::memcpy(destination, from.as<void>(), static_cast<size_t>(bytes));
+    }
   });
 }
 
 void GuardStream::copy(DevicePtr destination, DevicePtr source, int64_t bytes) {
   enqueue([to = memory_.translate(destination), from = memory_.translate(source), bytes] {
-    std::memcpy(to.as<void>(), from.as<void>(), static_cast<size_t>(bytes));
+    if (bytes > 0) {
+      std::memcpy(to.as<void>(), from.as<void>(), static_cast<size_t>(bytes));
+    }
   });
 }
 
@@ -162,7 +166,9 @@ void GuardStream::zero(DevicePtr destination, int64_t bytes) {
 
 void GuardStream::fill(DevicePtr destination, int byte, int64_t bytes) {
   enqueue([to = memory_.translate(destination), byte, bytes] {
-    std::memset(to.as<void>(), byte, static_cast<size_t>(bytes));
+    if (bytes > 0) {
+      std::memset(to.as<void>(), byte, static_cast<size_t>(bytes));
+    }
   });
 }
 
