@@ -16,6 +16,8 @@ std::string shown_json(const Json& value);
 // which must outlive it. A key with null counts as absent, as in HF's files and as clients send it.
 class JsonFields {
  public:
+  virtual ~JsonFields() = default;
+
   const Json* find(const char* key) const;  // null if absent
   bool flag(const char* key, bool otherwise = false) const;
   std::optional<std::string> text(const char* key) const;
@@ -28,7 +30,6 @@ class JsonFields {
   explicit JsonFields(const Json& object) : object_(&object) {}
   JsonFields(const JsonFields&) = default;
   JsonFields& operator=(const JsonFields&) = default;
-  ~JsonFields() = default;
 
   const Json& object_value() const { return *object_; }
 

@@ -9,6 +9,7 @@
 namespace plait {
 
 // Values as in the files.
+// NOLINTBEGIN(readability-identifier-naming): the format's own names.
 enum class GgufType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -22,6 +23,7 @@ enum class GgufType : uint32_t {
   kQ6_K = 14,
   kBF16 = 30,
 };
+// NOLINTEND(readability-identifier-naming)
 
 struct GgufTypeInfo {
   GgufType type = GgufType::kF32;

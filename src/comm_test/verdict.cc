@@ -39,6 +39,7 @@ std::vector<CommFinding> judge_stalls(const std::vector<std::string>& hosts,
     by_host[hosts[r]].push_back(shares[r]);
   }
   std::vector<double> least_of_hosts;
+  least_of_hosts.reserve(by_host.size());
   for (const auto& [host, list] : by_host) {
     least_of_hosts.push_back(*std::min_element(list.begin(), list.end()));
   }
@@ -189,6 +190,7 @@ std::vector<CommFinding> judge_links(const LinkResult& result) {
     explained.insert(finding.guilty);
   }
   std::vector<double> speeds;
+  speeds.reserve(links.size());
   for (const HostLink& link : links) {
     speeds.push_back(link.bandwidth);
   }

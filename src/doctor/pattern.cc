@@ -147,7 +147,11 @@ void Pattern::choose_anchor() {
         const bool before = i + 1 < segment.size() && segment[i + 1].kind == Kind::kLiteral &&
                             kColumn.find(segment[i + 1].text[0]) != kNoPosition;
         const bool after = !run.empty() && run.back() == '|';
-        run = before || after ? "" : run + ' ';
+        if (before || after) {
+          run.clear();
+        } else {
+          run += ' ';
+        }
       } else if (token.kind != Kind::kEdge) {
         run.clear();
       }

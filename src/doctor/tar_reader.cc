@@ -124,7 +124,7 @@ std::string read_tar(ByteReader& reader, const TarVisitor& visit) {
     }
     std::string name = header_text(header.substr(0, 100));
     if (header.substr(257, 5) == "ustar" && header[345] != '\0') {
-      name = header_text(header.substr(345, 155)) + "/" + name;
+      name.insert(0, header_text(header.substr(345, 155)) + "/");
     }
     MemberReader member(reader, *size);
     const char type = header[156];

@@ -225,7 +225,7 @@ Profile ProfileReader::read(Finder& finder) {
   }
   for (auto& [number, rank] : clustered) {
     const auto same = std::find_if(profile_.ranks.begin(), profile_.ranks.end(),
-                                   [&](const RankProfile& one) { return one.rank == number; });
+                                   [n = number](const RankProfile& one) { return one.rank == n; });
     if (same == profile_.ranks.end()) {
       profile_.ranks.push_back(std::move(rank));
     } else if (same->steps == 0) {

@@ -255,20 +255,16 @@ void MpiGroup::reduce_scatter_now(const Operation& operation) {
     std::byte* const received = staging(bytes * (hosts * first.size() + 2 * hosts));
     std::byte* const partial = received + bytes * hosts * first.size();
     MpiRequests requests(options_.collectives);
-    for (int host = 0; host < hosts; ++host) {
-      for (int i = 0; i < first.size(); ++i) {
-        if (i != first.place) {
-          requests.recv(first.members[static_cast<size_t>(i)],
-                        received + (host * first.size() + i) * bytes, bytes);
+    // Part `owner` goes to this host's member in the owner's place.
+    const auto exchange = [&](const auto& post) {
+      for (int owner = 0; owner < hosts * first.size(); ++owner) {
+        if (owner % first.size() != first.place) {
+          post(first.members[static_cast<size_t>(owner % first.size())], owner);
         }
       }
-      for (int i = 0; i < first.size(); ++i) {
-        if (i != first.place) {
-          requests.send(first.members[static_cast<size_t>(i)], part(host * first.size() + i),
-                        bytes);
-        }
-      }
-    }
+    };
+    exchange([&](int peer, int owner) { requests.recv(peer, received + owner * bytes, bytes); });
+    exchange([&](int peer, int owner) { requests.send(peer, part(owner), bytes); });
     complete(requests, operation);
     for (int host = 0; host < hosts; ++host) {
       std::vector<const std::byte*> sources;

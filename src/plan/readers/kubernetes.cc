@@ -131,7 +131,7 @@ void ManifestReader::read_container(const YAML::Node& container, Manifest& found
   for (const YAML::Node& variable : yaml_child(container, "env")) {
     const std::string value = yaml_scalar(variable, "value");
     // What a later envsubst or the cluster fills in is not known here.
-    if (!value.empty() && value.find("$") == std::string::npos) {
+    if (!value.empty() && value.find('$') == std::string::npos) {
       found.environment[yaml_scalar(variable, "name")] = value;
     }
   }

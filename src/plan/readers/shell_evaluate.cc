@@ -141,6 +141,24 @@ Outcome Arithmetic::binary(size_t level) {
   }
 }
 
+struct Operator {
+  std::string_view text;
+  int64_t (*apply)(int64_t, int64_t);
+};
+constexpr Operator kNeverOverflow[] = {
+    {"||", [](int64_t a, int64_t b) -> int64_t { return a != 0 || b != 0 ? 1 : 0; }},
+    {"&&", [](int64_t a, int64_t b) -> int64_t { return a != 0 && b != 0 ? 1 : 0; }},
+    {"|", [](int64_t a, int64_t b) { return a | b; }},
+    {"^", [](int64_t a, int64_t b) { return a ^ b; }},
+    {"&", [](int64_t a, int64_t b) { return a & b; }},
+    {"==", [](int64_t a, int64_t b) -> int64_t { return a == b ? 1 : 0; }},
+    {"!=", [](int64_t a, int64_t b) -> int64_t { return a != b ? 1 : 0; }},
+    {"<=", [](int64_t a, int64_t b) -> int64_t { return a <= b ? 1 : 0; }},
+    {">=", [](int64_t a, int64_t b) -> int64_t { return a >= b ? 1 : 0; }},
+    {"<", [](int64_t a, int64_t b) -> int64_t { return a < b ? 1 : 0; }},
+    {">", [](int64_t a, int64_t b) -> int64_t { return a > b ? 1 : 0; }},
+};
+
 Outcome Arithmetic::apply(std::string_view op, Outcome left, Outcome right) const {
   if (!left.known || !right.known) {
     return {0, false};
@@ -161,17 +179,10 @@ Outcome Arithmetic::apply(std::string_view op, Outcome left, Outcome right) cons
     overflow = a == std::numeric_limits<int64_t>::min() && b == -1;
     result = overflow ? 0 : op == "/" ? a / b : a % b;
   } else {
-    result = op == "||"   ? (a != 0 || b != 0)
-             : op == "&&" ? (a != 0 && b != 0)
-             : op == "|"  ? (a | b)
-             : op == "^"  ? (a ^ b)
-             : op == "&"  ? (a & b)
-             : op == "==" ? (a == b)
-             : op == "!=" ? (a != b)
-             : op == "<=" ? (a <= b)
-             : op == ">=" ? (a >= b)
-             : op == "<"  ? (a < b)
-                          : (a > b);
+    const auto* const found = std::find_if(std::begin(kNeverOverflow), std::end(kNeverOverflow),
+                                           [&](const Operator& o) { return o.text == op; });
+    CHECK(found != std::end(kNeverOverflow));
+    result = found->apply(a, b);
   }
   if (overflow) {
     fail("the result does not fit into 64 bits");

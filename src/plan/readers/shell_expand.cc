@@ -91,6 +91,8 @@ class Expander {
   std::vector<ShellText> take() { return fields_.take(); }
 
  private:
+  void add_escaped(char c, int line, bool quoted);
+  void add_literal(std::string_view quoted_text, int line);
   size_t expand_dollar(std::string_view text, size_t at, int line, bool quoted);
   void expand_parameter(std::string_view inside, int line, bool quoted);
   void expand_name(const std::string& name, int line, bool quoted);
@@ -124,6 +126,26 @@ void Expander::unknown(std::string_view shown, const std::string& reason, int li
   fields_.add_value(state_.make_unknown(shown, {reason, line, false}), true);
 }
 
+// What a backslash stands before.
+void Expander::add_escaped(char c, int line, bool quoted) {
+  const bool escapes = !quoted || c == '$' || c == '`' || c == '"' || c == '\\' || c == '\n';
+  if (!escapes) {
+    fields_.add('\\', line);
+  }
+  if (c != '\n') {
+    fields_.add(c, line);
+  }
+}
+
+// What stands in single quotes, the closing one included.
+void Expander::add_literal(std::string_view quoted_text, int line) {
+  for (size_t i = 0; i + 1 < quoted_text.size(); ++i) {
+    fields_.add(quoted_text[i], line);
+    line += quoted_text[i] == '\n' ? 1 : 0;
+  }
+  fields_.open();
+}
+
 void Expander::expand(std::string_view text, int line, bool quoted) {
   if (++depth_ > kDeepestExpansion) {
     state_.fail(line, "expansions are nested too deeply to be read");
@@ -134,23 +156,11 @@ void Expander::expand(std::string_view text, int line, bool quoted) {
     const char follows = i + 1 < text.size() ? text[i + 1] : '\0';
     size_t end = i + 1;
     if (c == '\\' && i + 1 < text.size()) {
-      const bool escapes = !quoted || follows == '$' || follows == '`' || follows == '"' ||
-                           follows == '\\' || follows == '\n';
-      if (!escapes) {
-        fields_.add(c, line);
-      }
-      if (follows != '\n') {
-        fields_.add(follows, line);
-      }
+      add_escaped(follows, line, quoted);
       end = i + 2;
     } else if (c == '\'' && !quoted) {
       end = skip_shell_construct(text, i);
-      int at = line;
-      for (size_t k = i + 1; k + 1 < std::min(end, text.size() + 1); ++k) {
-        fields_.add(text[k], at);
-        at += text[k] == '\n' ? 1 : 0;
-      }
-      fields_.open();
+      add_literal(text.substr(i + 1, std::min(end, text.size()) - i - 1), line);
     } else if (c == '"' && !quoted) {
       end = skip_shell_construct(text, i);
       if (end != kNoEnd) {

@@ -178,6 +178,30 @@ double ServeCommand::kv_bytes() const {
                                                                        : 2;
 }
 
+namespace {
+
+// "32k", "1M" as vLLM reads them; 0: as the model has it.
+int64_t read_model_length(const FlagSet& flags) {
+  const std::string length = flags.text("max-model-len").value_or("auto");
+  if (length.empty() || length == "auto" || length == "-1") {
+    return 0;
+  }
+  const char unit = length.back();
+  const int64_t factor = unit == 'k'   ? 1000
+                         : unit == 'K' ? 1024
+                         : unit == 'm' ? 1000000
+                         : unit == 'M' ? 1 << 20
+                                       : 1;
+  const auto number = parse_integer(factor > 1 ? length.substr(0, length.size() - 1) : length);
+  if (!number || *number < 1 || *number > (int64_t{1} << 31)) {
+    throw_error(ErrorCode::kInvalidArgument, "{}: --max-model-len is {}, but must be 1 to 2^31",
+                flags.where("max-model-len").text(), length.substr(0, 40));
+  }
+  return *number * factor;
+}
+
+}  // namespace
+
 ServeCommand read_vllm(const Launch& launch, const std::string& origin) {
   std::string positional;
   const std::vector<ShellWord> words = normalised(launch.arguments, positional);
@@ -196,26 +220,7 @@ ServeCommand read_vllm(const Launch& launch, const std::string& origin) {
   command.pp = degree("pipeline-parallel-size");
   command.dp = degree("data-parallel-size");
   command.expert_parallel = flags.has("enable-expert-parallel");
-  std::string length = flags.text("max-model-len").value_or("0");
-  // "32k", "1M" as vLLM reads them.
-  if (!length.empty()) {
-    const char unit = length.back();
-    const int64_t factor = unit == 'k'   ? 1000
-                           : unit == 'K' ? 1024
-                           : unit == 'm' ? 1000000
-                           : unit == 'M' ? 1 << 20
-                                         : 1;
-    const auto number = parse_integer(factor > 1 ? length.substr(0, length.size() - 1) : length);
-    if (length == "auto" || length == "-1") {
-      command.max_model_len = 0;
-    } else if (!number || *number < (flags.has("max-model-len") ? 1 : 0) ||
-               *number > (int64_t{1} << 31)) {
-      throw_error(ErrorCode::kInvalidArgument, "{}: --max-model-len is {}, but must be 1 to 2^31",
-                  flags.where("max-model-len").text(), length.substr(0, 40));
-    } else {
-      command.max_model_len = *number * factor;
-    }
-  }
+  command.max_model_len = read_model_length(flags);
   command.max_num_seqs = flags.integer("max-num-seqs").value_or(256);
   command.max_num_batched_tokens = flags.integer("max-num-batched-tokens").value_or(0);
   command.gpu_memory_utilization = flags.number("gpu-memory-utilization").value_or(0.9);

@@ -19,7 +19,7 @@ class TokenStream {
   const Token& current() const { return tokens_[next_]; }
   const Token& ahead() const { return tokens_[std::min(next_ + 1, tokens_.size() - 1)]; }
   Token take() {
-    const Token token = tokens_[next_];
+    Token token = tokens_[next_];
     next_ += next_ + 1 < tokens_.size() ? 1 : 0;
     return token;
   }
