@@ -4,6 +4,8 @@
 #include <set>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "profile/database.h"
 #include "profile/readers.h"
 #include "profile/totals.h"

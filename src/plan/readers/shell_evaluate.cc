@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 
+#include "base/error.h"
 #include "plan/readers/shell_state.h"
 
 namespace plait {
