@@ -20,9 +20,13 @@
 namespace plait {
 namespace {
 
+// Its process id first, so that the test can tell a rank that was stopped, and has had no time to
+// hear of anything when the launcher continues and ends it.
 void on_sigterm(int) {
-  const char* text = peer_lost() ? "sigterm: peer lost\n" : "sigterm: no peer lost\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::string(text).size());
+  char text[64];
+  const int size = std::snprintf(text, sizeof(text), "%d sigterm: %s\n", getpid(),
+                                 peer_lost() ? "peer lost" : "no peer lost");
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, static_cast<size_t>(size));
   _exit(4);
 }
 

@@ -130,6 +130,7 @@ class Job {
     return times;
   }
   const std::string& output() const { return output_; }
+  pid_t pid(int rank) const { return pids_.at(rank); }
   const std::string& run_dir() const { return run_dir_; }
 
  private:
@@ -169,11 +170,12 @@ class Job {
 void expect_reports(const Job& job, int lost) {
   const std::string name = "plait: rank " + std::to_string(lost) + " (host ";
   EXPECT_EQ(job.count(name), kRanks - 1) << job.output();
-  EXPECT_EQ(job.count("no peer lost"), 0) << job.output();
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == lost) {
       continue;
     }
+    EXPECT_EQ(job.count(std::to_string(job.pid(rank)) + " sigterm: no peer lost"), 0)
+        << job.output();
     const Json report = read_json(job.run_dir() + "/fault-rank" + std::to_string(rank) + ".json");
     EXPECT_EQ(report["rank"], rank);
     EXPECT_EQ(report["lost_rank"], lost);
