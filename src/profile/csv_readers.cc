@@ -45,8 +45,7 @@ struct SplitColumns {
     s.free = csv.number(free);
     s.bubble = csv.number(bubble);
     s.preparing = csv.number(preparing);
-    // Stage is 0 without pipeline stages in some versions.
-    s.stage = std::max(csv.number(stage), s.computing + s.exposed + s.free);
+    s.stage = csv.number(stage);
     return s;
   }
 

@@ -13,10 +13,16 @@
 namespace plait {
 namespace {
 
+constexpr size_t kMostTexts = 20000;
+
 class DatabaseReader {
  public:
   DatabaseReader(const std::string& path, RankProfile& rank, Notes& notes)
-      : path_(path), database_(path), rank_(rank), notes_(notes) {}
+      : path_(path),
+        database_(path),
+        has_texts_(database_.has("STRING_IDS")),
+        rank_(rank),
+        notes_(notes) {}
 
   void read_steps();
   void read_collectives();
@@ -35,6 +41,7 @@ class DatabaseReader {
 
   const std::string path_;
   const Database database_;
+  const bool has_texts_;
   RankProfile& rank_;
   Notes& notes_;
   std::unordered_map<int64_t, std::string> texts_;
@@ -67,12 +74,16 @@ std::string DatabaseReader::text_of(int64_t id) {
     return known->second;
   }
   std::string text;
-  if (database_.has("STRING_IDS")) {
+  if (has_texts_) {
     each(fmt::format("SELECT value FROM STRING_IDS WHERE id = {} LIMIT 1", id),
          [&](const Row& row) { text = row.text(0); });
   }
   if (text.empty()) {
     text = fmt::format("(text {})", id);
+  }
+  // Every collective has a name of its own: what is kept must not grow with their number.
+  if (texts_.size() >= kMostTexts) {
+    texts_.clear();
   }
   return texts_.emplace(id, text).first->second;
 }
@@ -86,14 +97,13 @@ void DatabaseReader::read_steps() {
   each(select("StepTraceTime", {"computing", "communication_not_overlapped", "overlapped", "free",
                                 "stage", "bubble", "preparing"}),
        [&](const Row& row) {
-         StepSplit s{.computing = row.number(0),
-                     .exposed = row.number(1),
-                     .overlapped = row.number(2),
-                     .free = row.number(3),
-                     .bubble = row.number(5),
-                     .preparing = row.number(6)};
-         s.stage = std::max(row.number(4), s.computing + s.exposed + s.free);
-         sum.add(s);
+         sum.add({.computing = row.number(0),
+                  .exposed = row.number(1),
+                  .overlapped = row.number(2),
+                  .free = row.number(3),
+                  .stage = row.number(4),
+                  .bubble = row.number(5),
+                  .preparing = row.number(6)});
        });
   sum.finish(rank_);
 }

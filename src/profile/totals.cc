@@ -18,7 +18,8 @@ typename Map::mapped_type* find_or_add(Map& map, const typename Map::key_type& k
 
 }  // namespace
 
-void SplitSum::add(const StepSplit& split) {
+void SplitSum::add(StepSplit split) {
+  split.stage = std::max(split.stage, split.computing + split.exposed + split.free);
   if (count_++ == 0) {
     first_ = split;
     return;

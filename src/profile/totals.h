@@ -12,7 +12,9 @@ namespace plait {
 // Sums of steps; the first is kept apart, since it warms up.
 class SplitSum {
  public:
-  void add(const StepSplit& split);
+  // The step is at least the sum of its parts: some versions leave `stage` 0 without pipeline
+  // stages.
+  void add(StepSplit split);
   // The mean, into `rank`.
   void finish(RankProfile& rank);
 
