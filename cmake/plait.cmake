@@ -8,17 +8,25 @@ if(PLAIT_SANITIZE)
   target_compile_options(plait_options INTERFACE
     -fsanitize=${PLAIT_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(plait_options INTERFACE -fsanitize=${PLAIT_SANITIZE})
+  target_compile_definitions(plait_options INTERFACE PLAIT_SANITIZED)
+endif()
+# What files full of vector intrinsics are compiled with, beside the instruction set: the checks of
+# UBSan that ask of every intrinsic whether it may have its operand triple their compile time.
+set(PLAIT_VECTOR_OPTIONS)
+if(PLAIT_SANITIZE MATCHES "undefined")
+  set(PLAIT_VECTOR_OPTIONS -fno-sanitize=null,alignment,object-size,pointer-overflow)
 endif()
 find_package(Threads REQUIRED)
 target_link_libraries(plait_options INTERFACE Threads::Threads)
 find_package(fmt REQUIRED)
 include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 plait_precompiled(plait_common_headers)
-set(PLAIT_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+set(PLAIT_COLD_OPTIONS $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
 plait_precompiled(plait_cold_headers OPTIONS ${PLAIT_COLD_OPTIONS})
 
 # plait_library(NAME [COLD] SOURCES a.cc b.cc LINK plait_base): one static library per folder. COLD:
-# no loop in it takes a noticeable time when plait runs, so that it is cheaper to compile with -O1.
+# no loop in it takes a noticeable time when plait runs, so that it is cheaper to compile with -O1,
+# and with -O0 where it is sanitised.
 # A folder whose flags differ names its own PRECOMPILED headers, or none.
 function(plait_library name)
   cmake_parse_arguments(ARG "COLD" "PRECOMPILED" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})

@@ -1,11 +1,7 @@
 # Headers that nearly every file reads, parsed once: up to a third of a file's compile time. Targets
-# with the same flags share them. The dev preset, clang's builds and lint do without; lint
-# finds a forgotten #include.
-option(PLAIT_PCH "Precompile common headers (g++ only)" ON)
-if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(PLAIT_PCH OFF)
-endif()
-if(PLAIT_PCH)
+# with the same flags share them. Lint does without and finds a forgotten #include.
+option(PLAIT_PCH "Precompile common headers" ON)
+if(PLAIT_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 forgets that a precompiled header was a system header, and finds fault with libstdc++.
   target_compile_options(plait_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()

@@ -132,59 +132,93 @@ int finish(const CommFlags& flags, const std::vector<CommFinding>& findings,
   return findings.empty() ? 0 : 1;
 }
 
-int run_comm_sweep(const CommFlags& flags) {
-  const SweepOptions options = sweep_options(flags);
-  if (flags.format != "table" && flags.format != "hccl_test") {
-    throw_error(ErrorCode::kInvalidArgument, "--format {}: allowed are table and hccl_test",
-                flags.format);
+// Prints rows as they come, in the form that --format asks for.
+class SweepPrinter {
+ public:
+  SweepPrinter(const CommFlags& flags, const SweepOptions& options)
+      : options_(options), hccl_(flags.format == "hccl_test"), silent_(flags.json) {
+    if (!hccl_ && flags.format != "table") {
+      throw_error(ErrorCode::kInvalidArgument, "--format {}: allowed are table and hccl_test",
+                  flags.format);
+    }
   }
-  const bool hccl = flags.format == "hccl_test";
+  void head() const {
+    if (!silent_ && !hccl_) {
+      put(sweep_head());
+    }
+  }
+  void row(const SweepRow& row) {
+    if (silent_) {
+      return;
+    }
+    if (hccl_ && row.op != last_) {
+      put((options_.ops.size() == 1 ? "" : std::string(test_op_name(row.op)) + "\n") +
+          hccl_test_head(options_));
+    }
+    last_ = row.op;
+    put(hccl_ ? hccl_test_row(row) : sweep_row(row));
+  }
+  // What stands between the rows and the verdict.
+  std::string gap() const { return hccl_ ? "" : "\n"; }
+
+ private:
+  const SweepOptions& options_;
+  const bool hccl_;
+  const bool silent_;
+  std::optional<TestOp> last_;
+};
+
+// What a sweep is compared with: a recorded baseline before a cluster's closed form.
+struct SweepYardstick {
   std::optional<Cluster> cluster;
-  std::vector<Expectation> expected;
+  std::vector<Expectation> baseline;
+};
+
+SweepYardstick sweep_yardstick(const CommFlags& flags) {
+  SweepYardstick yardstick;
   if (!flags.baseline.empty()) {
-    expected = read_baseline(flags.baseline);
+    yardstick.baseline = read_baseline(flags.baseline);
   }
   if (!flags.cluster.empty()) {
-    cluster = load_cluster(flags.cluster);
+    yardstick.cluster = load_cluster(flags.cluster);
   }
+  return yardstick;
+}
+
+int report_sweep(const CommFlags& flags, const SweepYardstick& yardstick, const SweepResult& result,
+                 std::string text) {
+  std::vector<Expectation> expected = yardstick.baseline;
+  std::string source = "baseline " + flags.baseline;
+  if (yardstick.cluster && expected.empty()) {
+    expected = expect_sweep(result, with_devices(*yardstick.cluster, result.ranks));
+    source = "closed form on " + yardstick.cluster->name;
+  }
+  const std::vector<CommFinding> findings = judge_sweep(result, expected, source, flags.least);
+  if (yardstick.cluster) {
+    for (const std::string& advice : hccl_advice(result, *yardstick.cluster)) {
+      text += advice + "\n";
+    }
+  }
+  return finish(flags, findings,
+                {sweep_json(result, findings), text, [&] { return sweep_html(result, findings); }});
+}
+
+int run_comm_sweep(const CommFlags& flags) {
+  const SweepOptions options = sweep_options(flags);
+  SweepPrinter printer(flags, options);
+  const SweepYardstick yardstick = sweep_yardstick(flags);
   int status = 0;
   run_ranks(runner_options(flags), [&](World& world) {
     const auto group = create_world_group(world, "all");
-    if (world.rank() == 0 && !flags.json && !hccl) {
-      put(sweep_head());
+    const bool reports = world.rank() == 0;
+    if (reports) {
+      printer.head();
     }
-    TestOp last = TestOp::kSendRecv;
-    bool first = true;
-    const SweepResult result = run_sweep(world, *group, options, [&](const SweepRow& row) {
-      if (flags.json) {
-        return;
-      }
-      if (hccl && (first || row.op != last)) {
-        put((options.ops.size() == 1 ? "" : std::string(test_op_name(row.op)) + "\n") +
-            hccl_test_head(options));
-      }
-      first = false;
-      last = row.op;
-      put(hccl ? hccl_test_row(row) : sweep_row(row));
-    });
-    if (world.rank() != 0) {
-      return;
+    const SweepResult result =
+        run_sweep(world, *group, options, [&](const SweepRow& row) { printer.row(row); });
+    if (reports) {
+      status = report_sweep(flags, yardstick, result, printer.gap());
     }
-    std::string source = "baseline " + flags.baseline;
-    if (cluster && expected.empty()) {
-      expected = expect_sweep(result, with_devices(*cluster, result.ranks));
-      source = "closed form on " + cluster->name;
-    }
-    const std::vector<CommFinding> findings = judge_sweep(result, expected, source, flags.least);
-    std::string text = hccl ? "" : "\n";
-    if (cluster) {
-      for (const std::string& advice : hccl_advice(result, *cluster)) {
-        text += advice + "\n";
-      }
-    }
-    status =
-        finish(flags, findings,
-               {sweep_json(result, findings), text, [&] { return sweep_html(result, findings); }});
   });
   return status;
 }

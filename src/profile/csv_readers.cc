@@ -133,7 +133,7 @@ void read_operator_statistic(const std::string& path, RankProfile& rank, Notes& 
   while (csv.next()) {
     if (OperatorTotal* total = find_operator(rank, csv.text(type))) {
       total->core = csv.text(core);
-      total->count += static_cast<int64_t>(std::min(csv.number(count), 1e15));
+      total->count += static_cast<int64_t>(std::clamp(csv.number(count), 0.0, 1e15));
       total->total_us += csv.number(total_us);
       total->max_us = std::max(total->max_us, csv.number(max_us));
     }

@@ -118,8 +118,7 @@ class TraceSum {
       } else if (key == "cat") {
         event_.lane = l.text;
       } else if (key == "pid") {
-        event_.pid =
-            l.text.empty() ? std::to_string(static_cast<int64_t>(l.number)) : std::string(l.text);
+        event_.pid = l.text.empty() ? fmt::format("{:.0f}", l.number) : std::string(l.text);
       } else if (key == "ts") {
         event_.begin = l.number;
       } else if (key == "dur") {

@@ -52,15 +52,16 @@ ReasoningParser::Delta ReasoningParser::finish() {
 
 void ReasoningParser::step(Delta& delta, bool last) {
   for (;;) {
+    const std::string_view pending = pending_;
     const std::string_view tag = state_ == State::kReasoning ? kThinkClose : kThinkOpen;
     const size_t found = pending_.find(tag);
     if (found == std::string::npos) {
       const size_t sure = pending_.size() - (last ? 0 : held_tag_size(pending_, tag));
-      emit(std::string_view(pending_).substr(0, sure), delta);
+      emit(pending.substr(0, sure), delta);
       pending_.erase(0, sure);
       return;
     }
-    emit(std::string_view(pending_).substr(0, found), delta);
+    emit(pending.substr(0, found), delta);
     pending_.erase(0, found + tag.size());
     space_.clear();
     skip_space_ = true;

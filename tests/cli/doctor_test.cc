@@ -23,6 +23,8 @@ class Doctor : public testing::Test {
     setenv("PATH", (folder_.file("bin") + ":" + path_).c_str(), 1);
     setenv("HOME", folder_.file("home").c_str(), 1);
   }
+  Doctor(const Doctor&) = delete;
+  Doctor& operator=(const Doctor&) = delete;
   ~Doctor() override { setenv("PATH", path_.c_str(), 1); }
 
   void add_script(const std::string& name, const std::string& text) const {

@@ -186,7 +186,7 @@ TEST(HcclAdvice, OnlyWhatHcclAccepts) {
 TEST(Html, NamesAreEscaped) {
   LinkResult r = healthy();
   for (std::string& host : r.hosts) {
-    host = "<b>" + host;
+    host.insert(0, "<b>");
   }
   const std::string page = links_html(r, judge_links(r));
   EXPECT_EQ(page.find("<b>h"), std::string::npos);

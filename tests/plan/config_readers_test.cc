@@ -226,9 +226,9 @@ TEST(MindFormers, UnknownKeysAreListed) {
 TEST(Vllm, KvBytes) {
   EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen3-8B"), 1, 1, 2), 147456);
   EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 1, 1, 2), 57344);
-  EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 4, 1, 2), 57344 / 4);
+  EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 4, 1, 2), 14336);
   // Fewer kv heads than ranks are replicated.
-  EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 28, 1, 2), 57344 / 4);
+  EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 28, 1, 2), 14336);
 }
 
 TEST(Vllm, HeadsAndLength) {

@@ -141,7 +141,7 @@ TEST(ExportKubernetes, VolcanoJob) {
   // The launch script inside is the one that the stack exports.
   EXPECT_EQ(documents[0]["data"]["a-job.sh"].as<std::string>(),
             export_plan(ExportKind::kMindSpeed, request).front().text);
-  const YAML::Node job = documents[1];
+  const YAML::Node& job = documents[1];
   EXPECT_EQ(job["apiVersion"].as<std::string>(), "batch.volcano.sh/v1alpha1");
   EXPECT_EQ(job["kind"].as<std::string>(), "Job");
   const YAML::Node spec = job["spec"];

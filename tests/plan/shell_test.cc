@@ -180,7 +180,7 @@ TEST(Shell, WorkIsBounded) {
   EXPECT_NE(refusal("run " + std::string(3000, '(')), "accepted");
   std::string nested = "x";
   for (int i = 0; i < 500; ++i) {
-    nested = "${A:-" + nested + "}";
+    nested.insert(0, "${A:-").append("}");
   }
   EXPECT_NE(refusal("run " + nested), "accepted");
   EXPECT_NE(refusal("run $((" + std::string(5000, '(') + "1" + std::string(5000, ')') + "))"),

@@ -53,7 +53,7 @@ void expect_failure(const std::function<void()>& fault, const std::vector<std::s
   }
   EXPECT_LT(now_s() - start_s, 10);
   EXPECT_NE(engine->stats().failure, "");
-  EXPECT_EQ(engine->submit(make_request(), [](RequestUpdate) {}).admission,
+  EXPECT_EQ(engine->submit(make_request(), [](const RequestUpdate&) {}).admission,
             Admission::kUnavailable);
 }
 
@@ -82,7 +82,8 @@ TEST(EngineFault, AModelThatCannotBeReadIsAnErrorOfTheStart) {
     EXPECT_NE(error.message().find("embed_tokens"), std::string::npos) << error.message();
   }
   EXPECT_FALSE(engine.stats().ready);
-  EXPECT_EQ(engine.submit(make_request(), [](RequestUpdate) {}).admission, Admission::kUnavailable);
+  EXPECT_EQ(engine.submit(make_request(), [](const RequestUpdate&) {}).admission,
+            Admission::kUnavailable);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   const size_t second = answers.submit(*engine, impatient);
   const size_t third = answers.submit(*engine, make_request(4, 3));
   const GenerationService::Submission full =
-      engine->submit(make_request(4, 3), [](RequestUpdate) {});
+      engine->submit(make_request(4, 3), [](const RequestUpdate&) {});
   EXPECT_EQ(full.admission, Admission::kQueueFull);
   EXPECT_GT(full.retry_after_s, 0);
   EXPECT_EQ(engine->stats().rejections, 1);
@@ -116,7 +116,7 @@ TEST(EngineLimits, BoundedQueueDeadlinesAndDrain) {
   EXPECT_EQ(answers.wait(third).finish, FinishReason::kLength);
   const size_t running = answers.submit(*engine, make_request(4, 50));
   engine->drain();
-  EXPECT_EQ(engine->submit(make_request(4, 3), [](RequestUpdate) {}).admission,
+  EXPECT_EQ(engine->submit(make_request(4, 3), [](const RequestUpdate&) {}).admission,
             Admission::kUnavailable);
   EXPECT_EQ(answers.wait(running).finish, FinishReason::kLength);
   expect_all_free(*engine);
@@ -194,7 +194,7 @@ TEST(EngineLimits, RefusesWhatWouldStopIt) {
   ServingOptions options;
   options.max_model_len = 64;
   const auto engine = start_engine(directory(), options);
-  const auto sink = [](RequestUpdate) {};
+  const auto sink = [](const RequestUpdate&) {};
   EXPECT_THROW(engine->submit(make_request(4, 3), nullptr), Error);
   EXPECT_THROW(engine->submit(make_request(0, 3), sink), Error);
   EXPECT_THROW(engine->submit(make_request(4, 0), sink), Error);
@@ -218,6 +218,7 @@ TEST(EngineLimits, ALatencyTargetMovesTheConcurrency) {
     // It looks once a second, while more requests are there than may run.
     for (int round = 0; round < 400 && !moved; ++round) {
       std::vector<size_t> indices;
+      indices.reserve(12);
       for (int i = 0; i < 12; ++i) {
         indices.push_back(answers.submit(*engine, make_request(3, 150)));
       }

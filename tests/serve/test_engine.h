@@ -32,8 +32,8 @@ inline double cache_gib(const std::string& directory, const ServingOptions& opti
                         int64_t tokens) {
   const ServedModel model = open_served_model(directory);
   const ServingPlan plan = plan_serving(model, options, host_limits(options.layout));
-  return (static_cast<double>(tokens / kKvBlockTokens) + 0.5) *
-         static_cast<double>(plan.block_bytes) / 0x1p30;
+  const int64_t blocks = tokens / kKvBlockTokens;
+  return (static_cast<double>(blocks) + 0.5) * static_cast<double>(plan.block_bytes) / 0x1p30;
 }
 
 // Collects the updates of many requests.
