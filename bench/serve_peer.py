@@ -87,8 +87,9 @@ class Plait:
         rows = self.bench("--only", "decode", "--streams", ",".join(map(str, streams)), *flags)
         rows = [row for row in rows if row["what"] == "decode"]
         for row in rows:
-            print(f"    {row['streams']} streams: {row['tokens_per_s']:.1f} tok/s, bound "
-                  f"{row['bound_tokens_per_s'] or 0:.1f}", flush=True)
+            speed, bound = row["tokens_per_s"], row["bound_tokens_per_s"]
+            share = f", {speed / bound:.0%} of the bound of {bound:.2f}" if bound else ""
+            print(f"    {row['streams']} streams: {speed:.2f} tok/s{share}", flush=True)
         return {row["streams"]: row["tokens_per_s"] for row in rows}
 
     def serve(self, port):
@@ -99,7 +100,7 @@ class Plait:
 
 def report(name, ours, peer, goal, more_is_better=True):
     ratio = ours / peer if more_is_better else peer / ours
-    print(f"{name:44} plait {ours:8.1f}   peer {peer:8.1f}   {ratio:5.2f}x   goal {goal}",
+    print(f"{name:44} plait {ours:8.2f}   peer {peer:8.2f}   {ratio:5.2f}x   goal {goal}",
           flush=True)
 
 

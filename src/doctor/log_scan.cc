@@ -13,6 +13,19 @@ constexpr size_t kMaxHitLines = 1000;
 constexpr int kMaxHitsOfPattern = 24;
 constexpr size_t kLookBack = 4096;  // bytes before a hit in which a line without a time finds one
 
+// "# source: a ticket": what somebody wrote above a log about it, which is not what the log says.
+bool is_head_line(std::string_view line) {
+  constexpr size_t kMaxKey = 20;
+  if (!line.starts_with("# ")) {
+    return false;
+  }
+  const std::string_view text = line.substr(2);
+  const size_t colon = text.find(": ");
+  return colon != std::string_view::npos && colon > 0 && colon <= kMaxKey &&
+         std::all_of(text.begin(), text.begin() + static_cast<int64_t>(colon),
+                     [](char c) { return (c >= 'a' && c <= 'z') || c == '_' || c == '-'; });
+}
+
 class LogScanner {
  public:
   LogScanner(const std::string& name, const RuleSet& rules)
@@ -97,8 +110,11 @@ class LogScanner {
   }
 
   void end_line(size_t end) {
-    if (num_found_ > 0 && !cut_) {
-      match_line(std::min(end, line_begin_ + kMaxLine));
+    const size_t matched_end = std::min(end, line_begin_ + kMaxLine);
+    in_head_ = in_head_ && !cut_ &&
+               is_head_line({buffer_.data() + line_begin_, matched_end - line_begin_});
+    if (num_found_ > 0 && !cut_ && !in_head_) {
+      match_line(matched_end);
     }
     file_.num_lines += 1;
     num_found_ = 0;
@@ -189,6 +205,7 @@ class LogScanner {
   std::array<Found, 64> found_{};
   size_t num_found_ = 0;
   bool cut_ = false;
+  bool in_head_ = true;  // all lines so far are of the file's head
 };
 
 }  // namespace

@@ -153,6 +153,20 @@ TEST(LogScan, PartsOfAFileCountItsLines) {
   EXPECT_EQ(files[0].lines[0].number, lines + 1);
 }
 
+// What a person wrote above a log names causes that the log does not.
+TEST(LogScan, AHeadOfNotesIsNotTheLog) {
+  const TestFolder folder;
+  const auto hits = [&](const std::string& text) {
+    write_file_atomic(folder.file("a.log"), text);
+    return scan(folder.path()).at(0).lines.size();
+  };
+  const std::string note = "# cause: " + kFaultLine;
+  EXPECT_EQ(hits(note + "# settled: yes\n"), 0U);
+  EXPECT_EQ(hits(note + note + kFaultLine), 1U);
+  EXPECT_EQ(hits("a line\n" + note), 1U);
+  EXPECT_EQ(hits("# " + kFaultLine), 1U);
+}
+
 TEST(LogScan, ByteOrderMarkAndCarriageReturns) {
   const TestFolder folder;
   write_file_atomic(folder.file("a.log"),

@@ -21,6 +21,13 @@ constexpr double kLongestSleepUs = 1000;
 
 }  // namespace
 
+void pause_between_looks(bool may_spin, double elapsed_s) {
+  if (!may_spin || elapsed_s > kSpinS) {
+    usleep(static_cast<useconds_t>(
+        std::clamp(elapsed_s * 1e6 * kSleepPart, kShortestSleepUs, kLongestSleepUs)));
+  }
+}
+
 void check_mpi(int code, const char* what) {
   if (code == MPI_SUCCESS) {
     return;
@@ -92,10 +99,7 @@ MpiWaitResult MpiRequests::wait(const MpiWait& options) {
     if (elapsed_s > options.deadline_s) {
       return MpiWaitResult::kDeadline;
     }
-    if (!options.may_spin || elapsed_s > kSpinS) {
-      usleep(static_cast<useconds_t>(
-          std::clamp(elapsed_s * 1e6 * kSleepPart, kShortestSleepUs, kLongestSleepUs)));
-    }
+    pause_between_looks(options.may_spin, elapsed_s);
   }
 }
 

@@ -11,14 +11,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/mpi/mpi_requests.h"
 
 namespace plait {
 namespace {
 
 constexpr size_t kMaxOpen = 65536;
 constexpr auto kPumpPause = std::chrono::microseconds(100);
-constexpr useconds_t kTransferSleepUs = 50;
-constexpr double kTransferSpinS = 2e-3;
 constexpr double kRecordsWaitS = 1;
 
 }  // namespace
@@ -112,9 +111,7 @@ struct MpiTransfers::Shared {
       if (options.side_channel->stopped() || elapsed_s > options.deadline_s) {
         fail(*transfer);
       }
-      if (!options.may_spin || elapsed_s > kTransferSpinS) {
-        usleep(kTransferSleepUs);
-      }
+      pause_between_looks(options.may_spin, elapsed_s);
     }
     record.end();
   }
