@@ -3,13 +3,13 @@
 
   bench/serve_peer.py --peer LLAMA_BUILD/bin --gguf qwen3-0.6b.gguf
   bench/serve_peer.py --peer ... --gguf ... --rows prefill,decode --rounds 3
-  bench/serve_peer.py --peer ... --gguf qwen3-8b.gguf --model qwen3-8b/ --rows 8b
+  bench/serve_peer.py --peer ... --gguf qwen3-8b.gguf --model qwen3-8b.gguf --rows 8b
 
 --gguf is the model that the peer runs (`plait make-model --shape qwen3-0.6b --format gguf`),
---model the same shape as a directory for plait (made when absent). For every row both programs run
-in turn, `--rounds` times; each keeps its best, the peer the better of flash attention on and off.
-Prints a line a row: plait, the peer, the ratio, and the goal of docs/serving.md. Needs an idle
-machine and nothing but Python.
+--model the same shape for plait (a directory of the 0.6B shape is made when absent). For every row
+both programs run in turn, `--rounds` times; each keeps its best, the peer the better of flash
+attention on and off. Prints a line a row: plait, the peer, the ratio, and the goal of
+docs/serving.md. Needs an idle machine and nothing but Python.
 """
 
 import argparse
