@@ -13,8 +13,8 @@ namespace plait {
 // Throws kComm when an MPI call failed; `what` names it.
 void check_mpi(int code, const char* what);
 
-// What a wait of `elapsed_s` so far does before it looks again: spins for 2 ms if it may, then sleeps
-// for ever longer times up to 1 ms.
+// What a wait of `elapsed_s` so far does before it looks again: spins for 2 ms if it may, then
+// sleeps for ever longer times up to 1 ms.
 void pause_between_looks(bool may_spin, double elapsed_s);
 
 struct MpiWait {
