@@ -15,6 +15,11 @@ const char* const kFault =
     "EJ0001: [PID: 9] 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process.\n";
 
 class Doctor : public testing::Test {
+ public:
+  Doctor(const Doctor&) = delete;
+  Doctor& operator=(const Doctor&) = delete;
+  ~Doctor() override { setenv("PATH", path_.c_str(), 1); }
+
  protected:
   Doctor() : path_(std::getenv("PATH")) {
     std::filesystem::create_directories(folder_.file("bin"));
@@ -23,9 +28,6 @@ class Doctor : public testing::Test {
     setenv("PATH", (folder_.file("bin") + ":" + path_).c_str(), 1);
     setenv("HOME", folder_.file("home").c_str(), 1);
   }
-  Doctor(const Doctor&) = delete;
-  Doctor& operator=(const Doctor&) = delete;
-  ~Doctor() override { setenv("PATH", path_.c_str(), 1); }
 
   void add_script(const std::string& name, const std::string& text) const {
     const std::string path = folder_.file("bin/" + name);

@@ -13,6 +13,6 @@
 #else
 #define PLAIT_HWY_UNSANITIZED 0
 #endif
-#define HWY_DISABLED_TARGETS                                                         \
-  (HWY_SSSE3 | HWY_SSE4 | PLAIT_HWY_UNSANITIZED | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | \
-   HWY_SVE_256 | HWY_SVE2_128)
+#define HWY_DISABLED_TARGETS                                                                       \
+  (HWY_SSSE3 | HWY_SSE4 | PLAIT_HWY_UNSANITIZED | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
+   HWY_SVE2_128)
