@@ -8,6 +8,8 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 # Packages of this machine are found for their headers alone; nothing is linked against them.
 set(CMAKE_PREFIX_PATH /usr/lib/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu/cmake)
 set(CMAKE_SIZEOF_VOID_P 8)
+# OpenSSL keeps two of its headers, which say how it was built, in a folder of the architecture.
+set(CMAKE_CXX_FLAGS_INIT "-idirafter /usr/include/${CMAKE_HOST_SYSTEM_PROCESSOR}-linux-gnu")
 # These are found by their libraries only.
 set(SQLite3_LIBRARY sqlite3)
 set(PROMETHEUS_CORE prometheus-cpp-core)
