@@ -102,7 +102,8 @@ void sync_directory(const std::string& path) {
   }
 }
 
-void write_file_atomic(const std::string& path, std::string_view content) {
+void write_file_atomic(const std::string& path, std::string_view content, Durability durability) {
+  const bool sync = durability == Durability::kPowerCut;
   const std::string temporary = path + ".tmp";
   try {
     const Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -120,7 +121,7 @@ void write_file_atomic(const std::string& path, std::string_view content) {
       }
       done += static_cast<size_t>(count);
     }
-    if (fsync(file.get()) != 0) {
+    if (sync && fsync(file.get()) != 0) {
       throw_errno("sync", temporary);
     }
     if (std::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -130,7 +131,9 @@ void write_file_atomic(const std::string& path, std::string_view content) {
     unlink(temporary.c_str());
     throw;
   }
-  sync_directory(std::filesystem::path(path).parent_path().string());
+  if (sync) {
+    sync_directory(std::filesystem::path(path).parent_path().string());
+  }
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {

@@ -12,9 +12,15 @@ namespace plait {
 // Whole file as a string. Errors: kNotFound, kIo, naming the path.
 std::string read_file(const std::string& path);
 
-// Writes `path`.tmp, fsyncs it, renames it over `path`, fsyncs the folder: a reader sees the old or
-// the new content, and a full disk leaves the old one. Errors: kIo or kResourceExhausted.
-void write_file_atomic(const std::string& path, std::string_view content);
+// What a written file outlives: a power cut (fsync, which takes seconds on a busy disk), or only
+// the end of every process.
+enum class Durability { kPowerCut, kProcess };
+
+// Writes `path`.tmp, fsyncs it, renames it over `path`, fsyncs the folder (no fsync for kProcess):
+// a reader sees the old or the new content, and a full disk leaves the old one. Errors: kIo or
+// kResourceExhausted.
+void write_file_atomic(const std::string& path, std::string_view content,
+                       Durability durability = Durability::kPowerCut);
 
 // Errors of a failed system call, with the path and errno's text; ENOSPC and EDQUOT become
 // kResourceExhausted, ENOENT kNotFound.

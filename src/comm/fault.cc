@@ -5,8 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
-#include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -65,15 +63,9 @@ void report_fault(const FaultReport& report, const std::string& run_dir) noexcep
                        {"lost_pid", report.lost_pid},
                        {"how", report.how},
                        {"lost_operation", report.lost_operation}};
-    // Without fsync, which takes seconds on a busy disk: mpirun kills the other ranks one second
-    // after the first is gone. What is written outlives the process as it is.
-    const std::string path = fmt::format("{}/fault-rank{}.json", run_dir, report.rank);
-    std::ofstream file(path + ".tmp");
-    file << dump_json(json, 2) << "\n" << std::flush;
-    if (!file) {
-      throw_errno("write", path);
-    }
-    std::filesystem::rename(path + ".tmp", path);
+    // No time for fsync: mpirun kills the other ranks one second after the first is gone.
+    write_file_atomic(fmt::format("{}/fault-rank{}.json", run_dir, report.rank),
+                      dump_json(json, 2) + "\n", Durability::kProcess);
   } catch (const std::exception& e) {
     print_line(std::string("plait: the fault report was not written: ") + e.what());
   }
