@@ -82,7 +82,7 @@ bool cpu_path_enabled(const std::string& name) {
     const char* value = std::getenv("PLAIT_CPU_ENABLE");
     return "," + std::string(value == nullptr ? "" : value) + ",";
   }();
-  return name == "avx2" || enabled.find("," + name + ",") != std::string::npos;
+  return name != "neon" || enabled.find("," + name + ",") != std::string::npos;
 }
 
 int available_cores() {

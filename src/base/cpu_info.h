@@ -21,8 +21,8 @@ struct CpuInfo {
 const CpuInfo& cpu_info();
 
 // Whether code for this set ("avx2", "avx512", "avx512_bf16", "neon") may be chosen unasked. Code
-// that has not run on its hardware yet may not, until PLAIT_CPU_ENABLE names it
-// (`PLAIT_CPU_ENABLE=avx512,avx512_bf16`). Says nothing about this CPU: see cpu_info().
+// that has not run on its hardware yet, "neon", may not, until `PLAIT_CPU_ENABLE=neon`. Says
+// nothing about this CPU: see cpu_info().
 bool cpu_path_enabled(const std::string& name);
 
 // Cores this process may run on (affinity and cgroup quota respected), at least 1.

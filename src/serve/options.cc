@@ -129,10 +129,9 @@ ServingPlan plan_serving(const ServedModel& model, const ServingOptions& options
   ServingPlan plan;
   plan.layout = options.layout;
   const bool bf16_file = model.file_dtype == DType::kBF16;
-  const bool bf16_cpu = cpu_info().avx512_bf16 && cpu_path_enabled("avx512_bf16");
   DecoderOptions& decoder = plan.decoder;
   decoder.activation_dtype =
-      resolve(options.dtype, bf16_file && bf16_cpu ? DType::kBF16 : DType::kF32);
+      resolve(options.dtype, bf16_file && cpu_info().avx512_bf16 ? DType::kBF16 : DType::kF32);
   decoder.kv_dtype = resolve(options.kv_dtype, options.dtype == ServingDType::kAuto && bf16_file
                                                    ? DType::kBF16
                                                    : decoder.activation_dtype);

@@ -15,8 +15,6 @@ namespace {
 // Tries before the clock is looked at: most waits between spinning ranks are shorter.
 constexpr int kFirstPolls = 4000;
 constexpr int kPollsWithoutPause = 200;
-// How long a rank whose peer failed waits to be told why.
-constexpr double kReasonWaitS = 0.2;
 
 }  // namespace
 
@@ -392,14 +390,7 @@ void LocalGroup::fail_stopped() {
   WorldState& world = state_->world();
   state_->kill(fmt::format("rank {} stopped", world_rank_));
   wait_until_untouched();
-  if (!cancelled_) {
-    // The peer that failed first tells the world as soon as its error has left its stack.
-    const Deadline deadline = Deadline::after_s(kReasonWaitS);
-    while (!world.aborted() && !deadline.passed()) {
-      std::this_thread::yield();
-    }
-  }
-  if (world.aborted()) {
+  if (cancelled_ ? world.aborted() : world.await_abort()) {
     world.throw_aborted(world_rank_);
   }
   throw_error(ErrorCode::kCancelled, "rank {} left group {}: {}", world_rank_, name(),

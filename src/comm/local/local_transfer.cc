@@ -74,7 +74,7 @@ class LocalTransfers::TransferWork final : public Work::State {
     const int peer = state_->ranks()[static_cast<size_t>(peer_)];
     WorldState& world = state_->world();
     if (result == WaitResult::kStopped) {
-      if (world.aborted()) {
+      if (world.await_abort()) {
         world.throw_aborted(rank);
       }
       throw_error(ErrorCode::kCancelled, "rank {} left group {}: {}", rank, state_->name(),

@@ -1,11 +1,19 @@
 #include "comm/local/world_state.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/local/group_state.h"
 
 namespace plait {
+namespace {
+
+// How long a rank whose peer failed waits to be told why.
+constexpr double kReasonWaitS = 0.2;
+
+}  // namespace
 
 bool WorldState::abort(const std::string& reason) {
   std::vector<std::shared_ptr<GroupState>> groups;
@@ -31,6 +39,14 @@ bool WorldState::abort(const std::string& reason) {
 void WorldState::throw_aborted(int rank) {
   const std::scoped_lock lock(mutex_);
   throw_error(ErrorCode::kCancelled, "rank {} was told to stop: {}", rank, abort_reason_);
+}
+
+bool WorldState::await_abort() const {
+  const Deadline deadline = Deadline::after_s(kReasonWaitS);
+  while (!aborted() && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  return aborted();
 }
 
 std::shared_ptr<GroupState> WorldState::join_group(int64_t index, const std::string& name,

@@ -33,6 +33,9 @@ class WorldState {
   bool abort(const std::string& reason);
   // Throws kCancelled with what abort() was given. Requires: aborted().
   [[noreturn]] void throw_aborted(int rank);
+  // For a rank whose group was ended by a peer: that peer calls abort() as soon as its error has
+  // left its stack, so waits a little for it. Returns aborted().
+  bool await_abort() const;
 
   // The shared state of the `index`-th create_group call's group with these members: the first
   // member that asks makes it. Throws kComm when another rank passed a different partition.

@@ -11,8 +11,7 @@ namespace {
 struct Implementation {
   const char* name;
   bool (*run)(const GemmArgs& args, ThreadPool& pool);
-  bool (*supports)(
-      const GemmArgs& args);  // null: everything its place in a list of candidates asks
+  bool (*wanted)(const GemmArgs& args);  // where it stands in a list of candidates; null: always
 };
 
 // Runs one of the packed kernels, as an entry of the list below.
@@ -20,6 +19,17 @@ template <const PackedKernels& (*kKernels)()>
 bool run_packed(const GemmArgs& args, ThreadPool& pool) {
   return gemm_packed(kKernels(), args, pool);
 }
+
+#if defined(PLAIT_HAVE_ONEDNN)
+// Measured on AVX512 (gemm_bench): oneDNN is the fastest but where a call costs it more than the
+// product, and at dot products with few rows.
+bool wants_onednn(const GemmArgs& args) {
+  const bool small = args.m * args.n * args.k < (int64_t{1} << 18);
+  const bool few_rows = args.transpose_b && args.m > 1 && args.m <= 8;
+  const bool ours = args.input_dtype == DType::kBF16 ? small : few_rows;
+  return !ours && gemm_onednn_supports(args);
+}
+#endif
 
 std::vector<Implementation> make_implementations() {
   std::vector<Implementation> result;
@@ -38,7 +48,7 @@ std::vector<Implementation> make_implementations() {
   result.push_back({"neon", run_packed<packed_kernels_neon>, nullptr});
 #endif
 #if defined(PLAIT_HAVE_ONEDNN)
-  result.push_back({"onednn", gemm_onednn, gemm_onednn_supports});
+  result.push_back({"onednn", gemm_onednn, wants_onednn});
 #endif
   return result;
 }
@@ -68,16 +78,14 @@ void check_gemm_args(const GemmArgs& args) {
 // Those that may be chosen for an element type of a and b, best first; "plain" ends the list.
 std::vector<Implementation> make_candidates(DType dtype) {
   std::vector<std::string> names;
-  if (cpu_path_enabled("avx512_bf16") && dtype == DType::kBF16) {
-    names.emplace_back("avx512_bf16");
-  }
-  if (cpu_path_enabled("avx512")) {
-    names.emplace_back("avx512");
-  }
   // On AVX2 our kernels are the faster ones at most shapes, by far at few rows.
   if (cpu_info().avx512 && dtype != DType::kF16) {
     names.emplace_back("onednn");
   }
+  if (dtype == DType::kBF16) {
+    names.emplace_back("avx512_bf16");
+  }
+  names.emplace_back("avx512");
   if (cpu_path_enabled("neon")) {
     names.emplace_back("neon");
   }
@@ -105,7 +113,7 @@ const Implementation& choose(const GemmArgs& args) {
     return list.back();
   }
   for (const Implementation& implementation : list) {
-    if (implementation.supports == nullptr || implementation.supports(args)) {
+    if (implementation.wanted == nullptr || implementation.wanted(args)) {
       return implementation;
     }
   }
