@@ -1,6 +1,6 @@
 // Times the serving operators at the shapes of Qwen3-0.6B (hidden 1024, ffn 3072, 16 heads, 8 kv
 // heads of 128, vocabulary 151936, 28 layers), beside the bound measured in the same process: bytes
-// at the speed of a plain read of memory, or flops at the speed of a large f32 product, whichever
+// at the speed of a plain read of memory, or flops at the speed of a large product, whichever
 // takes longer. All layers have weights (and a cache) of their own, so they come from memory as in
 // a real step. Usage: bench_serve_kernels [threads] [filter]
 #include <ctime>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/cpu_info.h"
 #include "base/rng.h"
 #include "base/round_up.h"
 #include "base/thread_pool.h"
@@ -36,7 +37,8 @@ constexpr double kMinSeconds = 1.0;
 
 struct Bounds {
   double bytes_per_s = 0;
-  double flops_per_s = 0;
+  double f32_flops_per_s = 0;
+  double pair_flops_per_s = 0;  // bf16, where the CPU multiplies pairs of 16 bits faster
 };
 
 // Processor time of this process, all threads.
@@ -72,7 +74,9 @@ double read_bandwidth(int num_threads) {
 
 Bounds measure_bounds(int num_threads) {
   ThreadPool pool({.num_threads = num_threads, .spin_us = 50});
-  return {read_bandwidth(num_threads), cpu::measure_gemm_peak(DType::kF32, pool)};
+  const double f32 = cpu::measure_gemm_peak(DType::kF32, pool);
+  return {read_bandwidth(num_threads), f32,
+          cpu_info().avx512_bf16 ? cpu::measure_gemm_peak(DType::kBF16, pool) : f32};
 }
 
 Tensor random_tensor(Device& device, std::vector<int64_t> shape, DType dtype, float scale) {
@@ -100,8 +104,9 @@ class Bench {
         device_(make_device("cpu", {.num_threads = num_threads})),
         num_threads_(num_threads),
         bounds_(measure_bounds(num_threads)) {
-    std::printf("read %.1f GB/s, f32 product %.0f GFLOP/s\n", bounds_.bytes_per_s / 1e9,
-                bounds_.flops_per_s / 1e9);
+    std::printf("read %.1f GB/s, large product %.0f GFLOP/s in f32, %.0f in 16 bits\n",
+                bounds_.bytes_per_s / 1e9, bounds_.f32_flops_per_s / 1e9,
+                bounds_.pair_flops_per_s / 1e9);
     std::printf("%-34s %9s %9s %9s %9s %9s\n", "", "ms", "cpu ms", "GB/s", "GFLOP/s", "of bound");
   }
 
@@ -157,7 +162,7 @@ class Bench {
     const double scores = static_cast<double>(streams * rows) *
                           (static_cast<double>(depth) - static_cast<double>(rows - 1) / 2);
     report(name, times, static_cast<double>(cache.bytes()),
-           scores * kHeads * kHeadDim * 4 * kLayers);
+           scores * kHeads * kHeadDim * 4 * kLayers, bounds_.f32_flops_per_s);
   }
 
   // The products of one step, all layers; the last (vocabulary) for `head_rows` rows.
@@ -233,12 +238,13 @@ class Bench {
       }
     });
     report("products " + std::string(format_name) + ", " + std::to_string(m) + " rows", times,
-           bytes, flops);
+           bytes, flops, dtype == DType::kF32 ? bounds_.f32_flops_per_s : bounds_.pair_flops_per_s);
   }
 
-  void report(const std::string& name, Times times, double bytes, double flops) const {
+  void report(const std::string& name, Times times, double bytes, double flops,
+              double flops_per_s) const {
     const double seconds = times.wall_s;
-    const double bound = std::max(bytes / bounds_.bytes_per_s, flops / bounds_.flops_per_s);
+    const double bound = std::max(bytes / bounds_.bytes_per_s, flops / flops_per_s);
     std::printf("%-34s %9.2f %9.2f %9.1f %9.1f %8.0f%%\n", name.c_str(), seconds * 1e3,
                 times.cpu_s * 1e3, bytes / seconds / 1e9, flops / seconds / 1e9,
                 bound / seconds * 100);

@@ -20,7 +20,8 @@ CpuInfo detect() {
   info.avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
   info.avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                 __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  info.avx512_bf16 = info.avx512 && __builtin_cpu_supports("avx512bf16") != 0;
+  info.avx512_bf16 = info.avx512 && __builtin_cpu_supports("avx512bf16") != 0 &&
+                     __builtin_cpu_supports("avx512vnni") != 0;
 #elif defined(__aarch64__)
   info.neon = true;
 #endif

@@ -12,10 +12,10 @@
 
 namespace plait {
 
-// How the elements of a packed weight are kept. kInt8: w = scale * q + zero with an 8-bit integer
-// q, and an f16 scale and zero for every kInt8Group elements of a row of W (output channel). One
-// scale a row would change twice as many tokens (docs/serving.md); a zero also keeps weights that
-// were quantised to 16 levels before (GGUF's Q4_1) as they are.
+// How the elements of a packed weight are kept. kInt8: w = scale * (q - zero) with an 8-bit integer
+// q, and an f16 scale and a zero in 16 bits for every kInt8Group elements of a row of W (output
+// channel). One scale a row would change twice as many tokens (docs/serving.md); a zero also keeps
+// weights that were quantised to 16 levels before (GGUF's Q4_1) nearly as they are.
 enum class WeightFormat : uint8_t { kF32, kBF16, kInt8 };
 
 constexpr int64_t kInt8Group = 32;

@@ -13,11 +13,15 @@ namespace plait::cpu::serve {
 
 constexpr int64_t kPanel = 16;  // see layout.h
 
-// A group of depths of an int8 panel: the elements, then the f16 scales of the lanes and their f16
-// zeros.
-constexpr int64_t kInt8GroupElements = kInt8Group * kPanel;
-constexpr int64_t kInt8GroupBytes = kInt8GroupElements + kPanel * 4;
-// The same group of a row of `a`: int16 elements, then their sum as f32.
+// The zeros of int8 weights have a fraction: they are kept in parts of a step. A whole number of
+// steps would shift all weights of a group the same way.
+constexpr int32_t kInt8ZeroParts = 16;
+
+// A group of depths of an int8 panel: the f16 scales of the lanes, their int16 zeros, then the
+// elements.
+constexpr int64_t kInt8GroupHead = kPanel * 4;
+constexpr int64_t kInt8GroupBytes = kInt8GroupHead + kInt8Group * kPanel;
+// The same group of a row of `a`: int16 elements, then their sum as int32.
 constexpr int64_t kInt8RowGroupBytes = kInt8Group * 2 + 4;
 
 // How the elements of a product are multiplied. A row of `a` is stored accordingly.

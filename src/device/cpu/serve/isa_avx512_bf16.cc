@@ -1,5 +1,5 @@
-// Compiled for AVX512 with BF16: vdpbf16ps multiplies two bf16 pairs and adds both products to an
-// f32.
+// Compiled for AVX512 with BF16 and VNNI: vdpbf16ps multiplies two bf16 pairs and adds both
+// products to an f32, vpdpwssd does the same for int16.
 #include "device/cpu/serve/avx512.inc"
 
 namespace plait::cpu::serve {

@@ -21,8 +21,8 @@ constexpr int64_t panel_index(int64_t depth, int64_t lane) {
   } else if constexpr (sizeof(T) == 2) {
     return (depth / 2 * kPanel + lane) * 2 + depth % 2;
   } else {
-    return depth / kInt8Group * kInt8GroupBytes + (depth % kInt8Group / 2 * kPanel + lane) * 2 +
-           depth % 2;
+    return depth / kInt8Group * kInt8GroupBytes + kInt8GroupHead +
+           (depth % kInt8Group / 2 * kPanel + lane) * 2 + depth % 2;
   }
 }
 
@@ -65,8 +65,9 @@ inline int64_t kv_block_bytes(const KvLayout& layout) {
 }
 static_assert(kKvBlockTokens == kPanel);
 
-// The largest integer that a row of `a` is scaled to against int8 weights.
-constexpr int64_t kActivationLimit = 32767;
-static_assert(kInt8Group * 128 * kActivationLimit <= 0x7fffffff);
+// The largest integer that a row of `a` is scaled to against int8 weights, so that the sums of a
+// group fit 32 bits: q - zero is at most 256, in parts.
+constexpr int64_t kActivationLimit = 16383;
+static_assert(kInt8Group * 256 * kInt8ZeroParts * kActivationLimit <= 0x7fffffff);
 
 }  // namespace plait::cpu::serve

@@ -31,45 +31,54 @@ W* panel_of(const PackedWeight& weight, DevicePtr packed, int64_t row) {
 
 // The group of a panel that holds `depth`.
 struct Int8GroupView {
-  int8_t* elements;
   Float16* scales;  // of the lanes
-  Float16* zeros;
+  int16_t* zeros;
 };
 
 Int8GroupView int8_group(int8_t* panel, int64_t depth) {
-  int8_t* group = panel + depth / kInt8Group * kInt8GroupBytes;
-  auto* scales = reinterpret_cast<Float16*>(group + kInt8GroupElements);
-  return {group, scales, scales + kPanel};
+  auto* scales = reinterpret_cast<Float16*>(panel + depth / kInt8Group * kInt8GroupBytes);
+  return {scales, reinterpret_cast<int16_t*>(scales + kPanel)};
 }
 
-float clamp_to_f16(float x) {
-  return std::clamp(x, -65504.0F, 65504.0F);
-}
+// How the elements of a group become integers: w = scale * (q - zero / kInt8ZeroParts).
+struct Int8Levels {
+  Float16 scale;
+  int16_t zero = 0;
 
-// One group of a row: the smallest element becomes -128, the largest 127, but for the rounding of
-// scale and zero.
-template <typename T>
-void pack_group(int8_t* panel, int64_t lane, const T* row, int64_t depth, int64_t count) {
-  float low = to_float(row[depth]);
-  float high = low;
-  for (int64_t i = 1; i < count; ++i) {
-    low = std::min(low, to_float(row[depth + i]));
-    high = std::max(high, to_float(row[depth + i]));
+  // The smallest element becomes -128, the largest 127; less if the group is far from zero.
+  Int8Levels(float low, float high) {
+    const float size = std::max(std::abs(low), std::abs(high));
+    scale = from_float<Float16>(std::min(std::max(high - low, size) / 255, 65504.0F));
+    if (to_float(scale) > 0) {
+      const float lowest = std::clamp(low / to_float(scale), -256.0F, 256.0F);
+      zero = static_cast<int16_t>(std::nearbyint((-128 - lowest) * kInt8ZeroParts));
+    }
   }
-  const Int8GroupView group = int8_group(panel, depth);
-  const auto scale = from_float<Float16>(clamp_to_f16((high - low) / 255));
-  const float step = to_float(scale);
-  const auto zero = from_float<Float16>(clamp_to_f16(low + 128 * step));
-  const float inverse = step > 0 ? 1 / step : 0;
-  group.scales[lane] = scale;
-  group.zeros[lane] = zero;
-  for (int64_t i = 0; i < kInt8Group; ++i) {
+
+  int8_t quantise(float x) const {
+    if (to_float(scale) <= 0) {
+      return 0;
+    }
     // Adding 1.5 * 2^23 rounds to an integer.
     constexpr float kShift = 12582912.0F;
-    const float scaled =
-        i < count ? (to_float(row[depth + i]) - to_float(zero)) * inverse + kShift - kShift : 0;
-    panel[panel_index<int8_t>(depth + i, lane)] =
-        static_cast<int8_t>(std::clamp(scaled, -128.0F, 127.0F));
+    const float q = x / to_float(scale) + static_cast<float>(zero) / kInt8ZeroParts;
+    return static_cast<int8_t>(std::clamp(q + kShift - kShift, -128.0F, 127.0F));
+  }
+};
+
+template <typename T>
+void pack_group(int8_t* panel, int64_t lane, const T* row, int64_t depth, int64_t count) {
+  float values[kInt8Group] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = to_float(row[depth + i]);
+  }
+  const auto [low, high] = std::minmax_element(values, values + count);
+  const Int8Levels levels(*low, *high);
+  const Int8GroupView group = int8_group(panel, depth);
+  group.scales[lane] = levels.scale;
+  group.zeros[lane] = levels.zero;
+  for (int64_t i = 0; i < kInt8Group; ++i) {
+    panel[panel_index<int8_t>(depth + i, lane)] = i < count ? levels.quantise(values[i]) : int8_t{};
   }
 }
 
@@ -123,7 +132,8 @@ void fill_padding(const PackWeightArgs& args) {
       panel[panel_index<W>(d, row % kPanel)] = W{};
       if constexpr (sizeof(W) == 1) {
         const Int8GroupView group = int8_group(panel, d);
-        group.scales[row % kPanel] = group.zeros[row % kPanel] = Float16{};
+        group.scales[row % kPanel] = Float16{};
+        group.zeros[row % kPanel] = 0;
       }
     }
   }
@@ -168,18 +178,15 @@ float product(const MatmulPackedArgs& args, const Activations& a, int64_t col) {
   if constexpr (sizeof(W) == 1) {
     float total = 0;
     for (int64_t d = 0; d < args.weight.k; d += kInt8Group) {
-      int32_t sum = 0;
-      int32_t sum_a = 0;
-      for (int64_t i = d; i < std::min(d + kInt8Group, args.weight.k); ++i) {
-        const int32_t x = a.integers[static_cast<size_t>(i)];
-        sum += x * panel[panel_index<W>(i, lane)];
-        sum_a += x;
-      }
       const Int8GroupView group = int8_group(panel, d);
+      int32_t sum = 0;
+      for (int64_t i = d; i < std::min(d + kInt8Group, args.weight.k); ++i) {
+        const int32_t w = panel[panel_index<W>(i, lane)] * kInt8ZeroParts - group.zeros[lane];
+        sum += a.integers[static_cast<size_t>(i)] * w;
+      }
       total = std::fma(static_cast<float>(sum), to_float(group.scales[lane]), total);
-      total = std::fma(static_cast<float>(sum_a), to_float(group.zeros[lane]), total);
     }
-    return total * a.scale;
+    return total * (a.scale / kInt8ZeroParts);
   } else {
     float sum = 0;
     for (int64_t d = 0; d < args.weight.k; ++d) {
@@ -255,8 +262,8 @@ void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
           if constexpr (sizeof(W) == 1) {
             const Int8GroupView group = int8_group(panel, d);
             const int64_t lane = id % kPanel;
-            out[d] = from_float<C>(static_cast<float>(w) * to_float(group.scales[lane]) +
-                                   to_float(group.zeros[lane]));
+            out[d] = from_float<C>(static_cast<float>(w * kInt8ZeroParts - group.zeros[lane]) *
+                                   to_float(group.scales[lane]) / kInt8ZeroParts);
           } else {
             out[d] = from_float<C>(to_float(w));
           }
