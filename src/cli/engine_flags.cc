@@ -60,8 +60,9 @@ void add_load_options(CLI::App& app, EngineFlags& flags) {
       ->capture_default_str();
   app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "tokens of a step")
       ->capture_default_str();
-  app.add_option("--max-gap-ms", options.max_gap_ms,
-                 "longest step to aim for while streams run beside a prompt")
+  app.add_option(
+         "--max-gap-ms", options.max_gap_ms,
+         "longest step to aim for while streams run beside a prompt (at least four of theirs)")
       ->capture_default_str();
   app.add_option("--target-ttft-ms", options.target_ttft_ms,
                  "adapt the number of running requests to this time to the first token; 0: off");

@@ -41,8 +41,9 @@ struct ServingOptions {
   int64_t max_num_seqs = 32;
   int64_t max_num_queued = 256;
   int64_t max_num_batched_tokens = 512;
-  // Aim for the longest gap of running streams while prompts are computed beside them.
-  double max_gap_ms = 300;
+  // Aim for the longest gap of running streams while prompts are computed beside them, or four of
+  // their own steps if that is longer.
+  double max_gap_ms = 150;
   double target_ttft_ms = 0, target_tpot_ms = 0;  // of the admission control; 0: none
   bool prefix_reuse = true;
   bool eager = false;  // see DecoderOptions

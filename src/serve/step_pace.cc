@@ -9,6 +9,9 @@ namespace {
 constexpr int64_t kTellingRows = 16;
 constexpr double kNewWeight = 0.3;
 constexpr double kLongestStepS = 2;
+// Decoding steps that a step with rows of a prompt may always last: on a slow machine prompts would
+// not get ahead otherwise.
+constexpr double kLeastGapSteps = 4;
 
 void smooth(double& mean, double value) {
   mean = mean > 0 ? (1 - kNewWeight) * mean + kNewWeight * value : value;
@@ -34,7 +37,7 @@ int64_t StepPace::rows_in(double seconds) const {
 }
 
 int64_t StepPace::prompt_rows_beside() const {
-  return rows_in(std::max(options_.max_gap_s - decode_s_, 0.0));
+  return rows_in(std::max(options_.max_gap_s, kLeastGapSteps * decode_s_) - decode_s_);
 }
 
 int64_t StepPace::prompt_rows_alone() const {

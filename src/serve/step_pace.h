@@ -19,8 +19,9 @@ class StepPace {
     double seconds = 0;
   };
   void record(const Step& step);
-  // Rows for prompts in a step with running streams, and in one without, which is bounded too, so
-  // that a step is no silence; at least kLeastRows.
+  // Rows for prompts in a step with running streams, which may last max_gap_s or four steps without
+  // prompts, whichever is longer; and in one without streams, which is bounded too, so that a step
+  // is no silence. At least kLeastRows.
   int64_t prompt_rows_beside() const;
   int64_t prompt_rows_alone() const;
   double seconds_per_prompt_row() const { return prompt_row_s_; }

@@ -53,5 +53,15 @@ TEST(StepPace, CutsPromptsToTheGap) {
   EXPECT_EQ(pace.prompt_rows_beside(), StepPace::kLeastRows);
 }
 
+TEST(StepPace, PromptsGetAheadBesideSlowSteps) {
+  StepPace pace({.max_gap_s = 0.15, .most_rows = 512});
+  for (int i = 0; i < 50; ++i) {
+    pace.record({.decode_rows = 4, .prompt_rows = 0, .seconds = 0.1});
+    pace.record({.decode_rows = 4, .prompt_rows = 100, .seconds = 0.1 + 100 * 0.005});
+  }
+  // Four steps of 0.1 s, less the one that the streams take.
+  EXPECT_NEAR(static_cast<double>(pace.prompt_rows_beside()), 0.3 / 0.005, 1.5);
+}
+
 }  // namespace
 }  // namespace plait

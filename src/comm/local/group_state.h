@@ -28,7 +28,7 @@ namespace plait {
 constexpr int64_t kSlotBytes = 4080;
 // What is put there between spinning ranks: beyond this, writing the slot's cache lines costs more
 // than a second exchange. Between sleeping ranks an exchange is a context switch, so all is used.
-constexpr int64_t kSpinningSlotBytes = 112;
+constexpr int64_t kSpinningSlotBytes = 256;
 
 struct alignas(128) Slot {
   struct Pointers {
