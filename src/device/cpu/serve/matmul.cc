@@ -18,8 +18,9 @@ constexpr int64_t kBlockRows = 264;
 constexpr int64_t kBlockDepth = 1024;
 static_assert(kBlockDepth % kInt8Group == 0);
 constexpr int64_t kBlockPanels = 8;
-// Weights that are worth a task.
-constexpr int64_t kTaskBytes = int64_t{128} << 10;
+// Weights of a task: many, as what a thread fetches ahead is the next panels of its own task.
+constexpr int64_t kTaskBytes = int64_t{1} << 20;
+constexpr int64_t kLeastTaskPanels = 8;
 // Elements of `a` that are worth waking a thread for.
 constexpr int64_t kGrain = int64_t{1} << 15;
 
@@ -87,7 +88,9 @@ int64_t steps_of(const Product& product, int64_t depth) {
 void multiply_few_rows(const Product& product, ThreadPool& pool) {
   const PackedWeight& weight = product.args.weight;
   const int64_t panels = divide_up(weight.n, kPanel);
-  const int64_t each = round_up(std::max<int64_t>(1, kTaskBytes / panel_bytes(weight)), 8);
+  const int64_t tasks =
+      round_up(divide_up(panels * panel_bytes(weight), kTaskBytes), pool.num_threads());
+  const int64_t each = round_up(std::max(kLeastTaskPanels, divide_up(panels, tasks)), 4);
   fast::parallel_tasks(pool, divide_up(panels, each), [&](int64_t task) {
     ProductBlock block = block_of(product, 0, product.args.m, task * each);
     block.panel_count = std::min(each, panels - task * each);
