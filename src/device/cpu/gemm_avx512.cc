@@ -1,4 +1,8 @@
 // Compiled for AVX512 F, BW, DQ, VL.
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "device/cpu/gemm_packed.h"
 
 namespace plait::cpu {
