@@ -45,7 +45,9 @@ class Attention {
         args_(args),
         group_(args.heads / args.kv.kv_heads),
         dim_(padded_dim(args.kv)),
-        tile_tokens_(std::max<int64_t>(1, kTileRows / group_)) {}
+        tile_tokens_(std::max<int64_t>(1, kTileRows / group_)),
+        bf16_pairs_(isa.bf16_pairs && args.dtype == DType::kBF16 && args.kv.dtype == DType::kBF16) {
+  }
 
   void run(ThreadPool& pool) {
     // Kept for the next call. Through references: the name of a thread_local means another object
@@ -139,12 +141,17 @@ class Attention {
     return room;
   }
 
+  // As they are for products of pairs, else as f32 and scaled.
   void load_queries(const Task& task, float* q) const {
     const int64_t first = run_of(task).first_row + task.first_token;
     with_float_type(args_.dtype, [&]<typename T>(T) {
       for (int64_t i = 0; i < task.tokens * group_; ++i) {
         const T* from = args_.q.as<T>() + (first + i / group_) * args_.q_stride +
                         (task.kv_head * group_ + i % group_) * args_.kv.head_dim;
+        if (bf16_pairs_) {
+          std::copy_n(from, args_.kv.head_dim, reinterpret_cast<T*>(q) + i * dim_);
+          continue;
+        }
         for (int64_t d = 0; d < args_.kv.head_dim; ++d) {
           q[i * dim_ + d] = to_float(from[d]) * args_.scale;
         }
@@ -172,6 +179,8 @@ class Attention {
       room.blocks[b] = cache + table[b] * kv_block_bytes(args_.kv);
     }
     block.q = room.q;
+    block.bf16_pairs = bf16_pairs_;
+    block.score_scale = bf16_pairs_ ? args_.scale : 1;
     block.rows = rows;
     block.row_stride = dim_;
     block.head_dim = args_.kv.head_dim;
@@ -258,6 +267,7 @@ class Attention {
   int64_t group_;
   int64_t dim_;  // padded
   int64_t tile_tokens_;
+  bool bf16_pairs_;
   int64_t partial_rows_ = 0;
   State partial_{};
 };

@@ -72,7 +72,9 @@ struct ActivationRow {
 // kAttentionBlock: scores, softmax relative to the block's largest score, and the weighted sum of
 // values.
 struct AttentionBlock {
-  const float* q = nullptr;  // [rows, row_stride], already scaled
+  const void* q = nullptr;  // [rows, row_stride] of f32, or of bf16 with bf16_pairs
+  bool bf16_pairs = false;  // for a bf16 cache: both products by the CPU's dot product of pairs
+  float score_scale = 1;
   int64_t rows = 0;
   int64_t row_stride = 0;  // of q and out: head_dim in whole panels
   int64_t head_dim = 0;
