@@ -8,8 +8,8 @@
 namespace plait {
 
 struct CpuInfo {
-  bool avx2 = false;    // AVX2 and FMA
-  bool avx512 = false;  // F, BW, DQ, VL
+  bool avx2 = false;         // AVX2 and FMA
+  bool avx512 = false;       // F, BW, DQ, VL
   bool avx512_bf16 = false;  // and VNNI, which every CPU with it has
   bool neon = false;
   // Names of the sets above that are present.

@@ -150,7 +150,8 @@ struct AttentionRun {
 };
 
 // Causal attention with grouped query heads against the paged cache. Softmax works in blocks of
-// kAttentionBlock keys counted from position 0, merged in order.
+// kAttentionBlock keys counted from position 0, merged in order. A bf16 q against a bf16 cache may
+// use the CPU's bf16 dot product, with the weights of a block rounded to bf16; in one order still.
 constexpr int64_t kAttentionBlock = 512;
 
 struct PagedAttentionArgs {

@@ -77,15 +77,17 @@ void check_memory(const EnvFacts& facts, std::vector<EnvCheck>& checks) {
 
 // taskset lines from the NUMA node of each card.
 void check_numa(const EnvFacts& facts, std::vector<EnvCheck>& checks) {
+  const std::string folder = "/sys/bus/pci/devices/";
   std::string lines;
   for (const auto& [name, text] : facts) {
-    if (!name.ends_with("/numa_node")) {
+    if (!name.starts_with(folder) || !name.ends_with("/numa_node")) {
       continue;
     }
     const std::string node = trimmed(text, " \n");
     const std::string cpus =
         trimmed(fact(facts, "/sys/devices/system/node/node" + node + "/cpulist"), " \n");
-    const std::string device = name.substr(21, name.find('/', 21) - 21);
+    const size_t end = name.find('/', folder.size());
+    const std::string device = name.substr(folder.size(), end - folder.size());
     if (node != "-1" && !cpus.empty()) {
       lines += fmt::format("; {} is at node {}: taskset -c {} PROGRAM", device, node, cpus);
     }

@@ -276,6 +276,21 @@ TEST_P(ServeKernels, Int8ProductOfExtremes) {
   EXPECT_TRUE(std::isnan(c[54]));
 }
 
+// Weights far from zero, all alike: the integers of a group are as large as they get.
+TEST_P(ServeKernels, Int8ProductFarFromZero) {
+  const int64_t k = 512;
+  const PackedWeight weight{16, k, WeightFormat::kInt8};
+  for (const int64_t m : {1, 7, 40, 300}) {
+    for (const float w : {5.0F, -5.0F}) {
+      const Floats c = multiply({weight, m}, Floats(index(m * (k + 3)), 3.0F),
+                                Floats(index(16 * k), w), Floats(index(m * 18)));
+      const float expected = 3 * w * static_cast<float>(k);
+      EXPECT_NEAR(c[0], expected, 5) << m << " rows";
+      EXPECT_NEAR(c[index((m - 1) * 18 + 15)], expected, 5) << m << " rows";
+    }
+  }
+}
+
 TEST_P(ServeKernels, EmbeddingGivesTheRowsBack) {
   for (const WeightFormat format : kFormats) {
     const PackedWeight weight{37, 21, format};
