@@ -32,6 +32,14 @@ std::string GroupState::death_reason() {
   return death_reason_;
 }
 
+void GroupState::throw_stopped(int world_rank, bool await_reason) {
+  if (await_reason ? world_.await_abort() : world_.aborted()) {
+    world_.throw_aborted(world_rank);
+  }
+  throw_error(ErrorCode::kCancelled, "rank {} left group {}: {}", world_rank, name_,
+              death_reason());
+}
+
 void GroupState::ring_all() {
   bell_.ring();
   for (int i = 0; i < size(); ++i) {

@@ -117,10 +117,14 @@ class GroupState {
   bool dead() const { return dead_.load(std::memory_order_seq_cst); }
   // Marks the group dead; the first reason stays. Wakes everybody.
   void kill(const std::string& reason);
-  std::string death_reason();
+  // For a member that was stopped by it: throws kCancelled with what ended the job, for which it
+  // waits a little if `await_reason`, or else with what ended the group.
+  [[noreturn]] void throw_stopped(int world_rank, bool await_reason);
   void ring_all();
 
  private:
+  std::string death_reason();
+
   WorldState& world_;
   std::string name_;
   std::vector<int> ranks_;

@@ -387,14 +387,9 @@ void LocalGroup::wait_until_untouched() {
 }
 
 void LocalGroup::fail_stopped() {
-  WorldState& world = state_->world();
   state_->kill(fmt::format("rank {} stopped", world_rank_));
   wait_until_untouched();
-  if (cancelled_ ? world.aborted() : world.await_abort()) {
-    world.throw_aborted(world_rank_);
-  }
-  throw_error(ErrorCode::kCancelled, "rank {} left group {}: {}", world_rank_, name(),
-              state_->death_reason());
+  state_->throw_stopped(world_rank_, !cancelled_);
 }
 
 void LocalGroup::fail_deadline(const Operation& operation, const std::vector<int>& missing) {

@@ -72,19 +72,14 @@ class LocalTransfers::TransferWork final : public Work::State {
     withdraw();
     const int rank = state_->ranks()[static_cast<size_t>(transfer_->owner)];
     const int peer = state_->ranks()[static_cast<size_t>(peer_)];
-    WorldState& world = state_->world();
     if (result == WaitResult::kStopped) {
-      if (world.await_abort()) {
-        world.throw_aborted(rank);
-      }
-      throw_error(ErrorCode::kCancelled, "rank {} left group {}: {}", rank, state_->name(),
-                  state_->death_reason());
+      state_->throw_stopped(rank, true);
     }
     const std::string reason = fmt::format(
         "{} (sequence {}, group {}, {} B) on rank {}: waited {:.1f} s, the limit, for rank {} "
         "(which is {}); if that is slow rather than stuck, raise the deadline",
         op_kind_name(kind_), transfer_->sequence, state_->name(), transfer_->bytes, rank,
-        world.options().deadline_s, peer, describe_operations(peer));
+        state_->world().options().deadline_s, peer, describe_operations(peer));
     state_->kill(reason);
     throw Error(ErrorCode::kComm, reason);
   }
