@@ -49,21 +49,25 @@ struct Int8Levels {
   Int8Levels(float low, float high) {
     const float size = std::max(std::abs(low), std::abs(high));
     scale = from_float<Float16>(std::min(std::max(high - low, size) / 255, 65504.0F));
-    if (to_float(scale) > 0) {
-      const float lowest = std::clamp(low / to_float(scale), -256.0F, 256.0F);
+    step_ = to_float(scale);
+    if (step_ > 0) {
+      const float lowest = std::clamp(low / step_, -256.0F, 256.0F);
       zero = static_cast<int16_t>(std::nearbyint((-128 - lowest) * kInt8ZeroParts));
+      offset_ = static_cast<float>(zero) / kInt8ZeroParts;
     }
   }
 
   int8_t quantise(float x) const {
-    if (to_float(scale) <= 0) {
+    if (step_ <= 0) {
       return 0;
     }
     // Adding 1.5 * 2^23 rounds to an integer.
     constexpr float kShift = 12582912.0F;
-    const float q = x / to_float(scale) + static_cast<float>(zero) / kInt8ZeroParts;
-    return static_cast<int8_t>(std::clamp(q + kShift - kShift, -128.0F, 127.0F));
+    return static_cast<int8_t>(std::clamp(x / step_ + offset_ + kShift - kShift, -128.0F, 127.0F));
   }
+
+ private:
+  float step_ = 0, offset_ = 0;  // scale and zero as f32
 };
 
 template <typename T>
