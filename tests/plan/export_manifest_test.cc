@@ -76,7 +76,9 @@ TEST(ExportManifest, BadManifestsAreRefused) {
   for (const std::string& text :
        {head, head + "spec: 3\n", head + "spec: {template: {spec: {containers: []}}}\n",
         head + "spec: {parallelism: -1, template: {spec: {containers: [{command: [x]}]}}}\n",
-        head + "spec: {template: {spec: {containers: [{command: [x]}]}}}\n", head + "a: [\n"}) {
+        head + "spec: {template: {spec: {containers: [{command: [x]}]}}}\n", head + "a: [\n",
+        // yaml-cpp makes empty documents of these without end.
+        "," + head, "---\n," + head, "a: 1\n---\n,\n---\n" + head}) {
     EXPECT_THROW(check_text(text, "job.yaml", {}), Error) << text;
   }
 }

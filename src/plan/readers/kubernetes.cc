@@ -195,7 +195,7 @@ std::optional<Manifest> read_manifest(const std::string& text, const std::string
     return std::nullopt;
   }
   try {
-    return ManifestReader(origin).read(YAML::LoadAll(text));
+    return ManifestReader(origin).read(yaml_documents(text));
   } catch (const YAML::Exception& error) {
     throw_error(ErrorCode::kCorruptData, "{}:{}: is no YAML: {}", origin,
                 error.mark.is_null() ? 0 : error.mark.line + 1, error.msg);

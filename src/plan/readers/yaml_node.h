@@ -3,8 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-namespace YAML {
+namespace YAML {  // NOLINT(readability-identifier-naming)
 class Node;
 }
 
@@ -14,5 +15,7 @@ namespace plait {
 YAML::Node yaml_child(const YAML::Node& map, const char* key);
 // The scalar of a map's key; empty if there is none.
 std::string yaml_scalar(const YAML::Node& map, const char* key);
+// All documents of a stream. Errors: YAML::Exception.
+std::vector<YAML::Node> yaml_documents(const std::string& text);
 
 }  // namespace plait
