@@ -250,6 +250,19 @@ void matmul_packed(const MatmulPackedArgs& args, ThreadPool& pool) {
   });
 }
 
+// An element of a packed weight.
+template <typename W>
+float weight_value(W* panel, int64_t depth, int64_t lane) {
+  const W w = panel[panel_index<W>(depth, lane)];
+  if constexpr (sizeof(W) == 1) {
+    const Int8GroupView group = int8_group(panel, depth);
+    return static_cast<float>(w * kInt8ZeroParts - group.zeros[lane]) *
+           to_float(group.scales[lane]) / kInt8ZeroParts;
+  } else {
+    return to_float(w);
+  }
+}
+
 void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
   const auto gather = [&]<typename W, typename C>(W, C) {
     pool.parallel_for(args.rows, 8, [&](int64_t begin, int64_t end) {
@@ -262,15 +275,7 @@ void embedding_packed(const EmbeddingPackedArgs& args, ThreadPool& pool) {
         }
         W* panel = panel_of<W>(args.weight, args.packed, id);
         for (int64_t d = 0; d < args.weight.k; ++d) {
-          const W w = panel[panel_index<W>(d, id % kPanel)];
-          if constexpr (sizeof(W) == 1) {
-            const Int8GroupView group = int8_group(panel, d);
-            const int64_t lane = id % kPanel;
-            out[d] = from_float<C>(static_cast<float>(w * kInt8ZeroParts - group.zeros[lane]) *
-                                   to_float(group.scales[lane]) / kInt8ZeroParts);
-          } else {
-            out[d] = from_float<C>(to_float(w));
-          }
+          out[d] = from_float<C>(weight_value(panel, d, id % kPanel));
         }
       }
     });
