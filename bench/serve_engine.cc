@@ -340,6 +340,7 @@ int run(Options& options) {
       write_random_model(find_model(options.shape), options.model, {});
     }
   }
+  options.serving.populate_cache = true;
   options.serving.max_model_len = std::max<int64_t>(2048, options.depth + 512);
   const auto wanted = [&](const char* name) {
     return options.only.empty() || options.only == name;

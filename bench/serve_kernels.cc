@@ -167,7 +167,13 @@ class Bench {
 
   // The products of one step, all layers; the last (vocabulary) for `head_rows` rows.
   void products(WeightFormat format, const char* format_name) {
-    if (std::string("products ").append(format_name).find(filter_) == std::string::npos) {
+    std::vector<int64_t> row_counts;
+    for (const int64_t m : {1, 2, 4, 8, 16, 512}) {
+      if (products_name(format_name, m).find(filter_) != std::string::npos) {
+        row_counts.push_back(m);
+      }
+    }
+    if (row_counts.empty()) {
       return;
     }
     std::vector<PackedWeight> shapes;
@@ -182,12 +188,16 @@ class Bench {
     for (const PackedWeight& shape : shapes) {
       weights.push_back(pack(shape));
     }
-    for (const int64_t m : {1, 2, 4, 8, 16, 512}) {
+    for (const int64_t m : row_counts) {
       time_products(shapes, weights, m, format_name);
     }
   }
 
  private:
+  static std::string products_name(const char* format_name, int64_t m) {
+    return "products " + std::string(format_name) + ", " + std::to_string(m) + " rows";
+  }
+
   std::unique_ptr<Buffer> pack(const PackedWeight& weight) {
     auto packed = std::make_unique<Buffer>(*device_, device_->kernels().packed_weight_bytes(weight),
                                            MemoryCategory::kWeights);
@@ -237,8 +247,8 @@ class Bench {
                                           .c_dtype = is_head ? DType::kF32 : dtype});
       }
     });
-    report("products " + std::string(format_name) + ", " + std::to_string(m) + " rows", times,
-           bytes, flops, dtype == DType::kF32 ? bounds_.f32_flops_per_s : bounds_.pair_flops_per_s);
+    report(products_name(format_name, m), times, bytes, flops,
+           dtype == DType::kF32 ? bounds_.f32_flops_per_s : bounds_.pair_flops_per_s);
   }
 
   void report(const std::string& name, Times times, double bytes, double flops,

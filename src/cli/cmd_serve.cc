@@ -114,6 +114,7 @@ OpenedModel open_model(const ServeFlags& flags) {
   text.use_generation_config = flags.generation_config != "none";
   model.text = load_serve_text(text);
   model.options.eos_token_ids = model.text.model.eos_ids;
+  model.options.populate_cache = true;
   model.options.vocab_limit =
       std::min(model.text.model.tokenizer->vocab_size(), model.weights.config.vocab_size);
   model.plan = plan_serving(model.weights, model.options, host_limits(model.options.layout));

@@ -98,6 +98,11 @@ class Device {
   // of the same host (comm/local, comm/mpi) only.
   virtual std::byte* host_view(DevicePtr ptr) = 0;
 
+  // Has the system provide the memory of a buffer now, where it would do so page by page at first
+  // use; keeps the contents. A hint: does nothing where that is not known. Only on the rank's own
+  // thread.
+  virtual void populate(DevicePtr /*ptr*/, int64_t /*bytes*/) {}
+
   MemoryLedger& ledger() { return ledger_; }
 
  protected:

@@ -186,6 +186,13 @@ void Decoder::emit_ops(const Buffers& buffers, Emit emit) const {
   }
 }
 
+void Decoder::populate_cache(int64_t layer) {
+  if (layer < std::ssize(caches_)) {
+    const Buffer& cache = *caches_[static_cast<size_t>(layer)];
+    device_.populate(cache.ptr(), cache.bytes());
+  }
+}
+
 void Decoder::upload(const DecoderBatch& batch) {
   CHECK_LE(std::ssize(batch.tokens), options_.max_rows);
   CHECK_LE(std::ssize(batch.runs), options_.max_runs);

@@ -147,6 +147,7 @@ ServingPlan plan_serving(const ServedModel& model, const ServingOptions& options
                             ? std::min(options.vocab_limit, model.config.vocab_size)
                             : model.config.vocab_size;
   decoder.eager = options.eager;
+  plan.populate_cache = options.populate_cache;
   plan.weight_bytes = decoder_weight_bytes(model.config, options.layout, plan.format);
   const std::unique_ptr<Device> device = make_device(options.device, {});
   plan.block_bytes =

@@ -47,6 +47,9 @@ struct ServingOptions {
   double target_ttft_ms = 0, target_tpot_ms = 0;  // of the admission control; 0: none
   bool prefix_reuse = true;
   bool eager = false;  // see DecoderOptions
+  // The cache's memory is there before the first request, for servers: else a step that is the
+  // first to use some waits for the system.
+  bool populate_cache = false;
   std::vector<int32_t> eos_token_ids = {};
   // Ids at or beyond it are never sampled (a tokenizer may have fewer than the model has rows); 0:
   // all.
@@ -66,6 +69,7 @@ struct ServingPlan {
   DecoderOptions decoder;
   SchedulerOptions scheduler;
   EngineLimits limits;
+  bool populate_cache = false;
   int64_t weight_bytes = 0, buffer_bytes = 0, block_bytes = 0;  // of the largest rank
 
   int64_t kv_bytes() const { return block_bytes * decoder.num_blocks; }

@@ -7,6 +7,7 @@ namespace {
 
 // Below this, waking the team costs more than it gains.
 constexpr int64_t kCopyGrainBytes = int64_t{1} << 19;
+constexpr int64_t kPopulateGrainBytes = int64_t{4} << 20;
 
 void copy_bytes(ThreadPool& pool, void* destination, const void* source, int64_t bytes) {
   pool.parallel_for(bytes, kCopyGrainBytes, [&](int64_t begin, int64_t end) {
@@ -40,6 +41,12 @@ CpuDevice::CpuDevice(const DeviceOptions& options)
       pool_({.num_threads = options.num_threads, .spin_us = options.spin_us}),
       stream_(pool_),
       kernels_(pool_) {}
+
+void CpuDevice::populate(DevicePtr ptr, int64_t bytes) {
+  pool_.parallel_for(bytes, kPopulateGrainBytes, [&](int64_t begin, int64_t end) {
+    populate_pages(ptr.as<std::byte>() + begin, end - begin);
+  });
+}
 
 DevicePtr CpuDevice::allocate(int64_t bytes) {
   return DevicePtr(allocator_.allocate(bytes));

@@ -35,6 +35,7 @@ class CpuDevice final : public Device {
   Stream& stream() override { return stream_; }
   Kernels& kernels() override { return kernels_; }
   std::byte* host_view(DevicePtr ptr) override { return ptr.as<std::byte>(); }
+  void populate(DevicePtr ptr, int64_t bytes) override;
 
  private:
   DevicePtr allocate(int64_t bytes) override;

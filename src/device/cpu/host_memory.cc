@@ -52,4 +52,16 @@ int64_t HostMemory::available_bytes() const {
   return available_memory_bytes();
 }
 
+void populate_pages(std::byte* begin, int64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  constexpr uintptr_t kPage = 4096;
+  const auto address = reinterpret_cast<uintptr_t>(begin);
+  const uintptr_t first = (address + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (address + static_cast<uintptr_t>(bytes)) / kPage * kPage;
+  if (first < last) {
+    madvise(begin + (first - address), last - first, MADV_POPULATE_WRITE);
+  }
+#endif
+}
+
 }  // namespace plait::cpu

@@ -15,4 +15,8 @@ class HostMemory final : public BlockSource {
   int64_t available_bytes() const override;
 };
 
+// Has the kernel back the whole pages of [begin, begin + bytes) now; keeps their contents. Kernels
+// before 5.14 do it at first use.
+void populate_pages(std::byte* begin, int64_t bytes);
+
 }  // namespace plait::cpu

@@ -5,7 +5,9 @@
 #include "device/cpu/float_types.h"
 #include "device/cpu/serve/layout.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE
@@ -79,21 +81,52 @@ void convert(const From* from, int64_t count, To* to) {
   for_each_vector(count, [&](int64_t i, auto io) HWY_ATTR { io.put(io.get(from + i), to + i); });
 }
 
+// K of a head in the cache block of `slot`; V follows.
 template <typename C>
-void store_head(const PrepareQkvArgs& args, int64_t slot, int64_t head, const C* key,
-                const C* value) {
-  C* keys = (args.kv_cache + slot / kKvBlockTokens * serve::kv_block_bytes(args.kv) +
-             head * serve::kv_head_bytes(args.kv))
-                .as<C>();
-  C* values = keys + serve::kv_part_elements(args.kv);
+C* keys_of(const PrepareQkvArgs& args, int64_t slot, int64_t head) {
+  return (args.kv_cache + slot / kKvBlockTokens * serve::kv_block_bytes(args.kv) +
+          head * serve::kv_head_bytes(args.kv))
+      .as<C>();
+}
+
+template <typename C>
+void store_key(const PrepareQkvArgs& args, int64_t slot, int64_t head, const C* key) {
+  C* keys = keys_of<C>(args, slot, head);
+  const int64_t token = slot % kKvBlockTokens;
+  constexpr int64_t kTogether = sizeof(C) == 2 ? 2 : 1;  // depths side by side
+  for (int64_t i = 0; i < args.kv.head_dim; i += kTogether) {
+    std::memcpy(keys + serve::panel_index<C>(i, token), key + i, kTogether * sizeof(C));
+  }
+}
+
+template <typename C>
+void store_value(const PrepareQkvArgs& args, int64_t slot, int64_t head, const C* value) {
+  C* values = keys_of<C>(args, slot, head) + serve::kv_part_elements(args.kv);
   const int64_t token = slot % kKvBlockTokens;
   for (int64_t i = 0; i < args.kv.head_dim; ++i) {
-    keys[serve::panel_index<C>(i, token)] = key[i];
     values[i / serve::kPanel * serve::kPanel * kKvBlockTokens +
            serve::panel_index<C>(token, i % serve::kPanel)] = value[i];
   }
 }
 
+// As store_value for `slot`, which is even, and the next one, whose values lie in between.
+void store_value_pair(const PrepareQkvArgs& args, int64_t slot, int64_t head, const BFloat16* first,
+                      const BFloat16* second) {
+  BFloat16* values = keys_of<BFloat16>(args, slot, head) + serve::kv_part_elements(args.kv);
+  const int64_t token = slot % kKvBlockTokens;
+  for (int64_t i = 0; i < args.kv.head_dim; i += serve::kPanel) {
+    BFloat16 pairs[serve::kPanel][2];
+    const int64_t count = std::min(serve::kPanel, args.kv.head_dim - i);
+    for (int64_t lane = 0; lane < count; ++lane) {
+      pairs[lane][0] = first[i + lane];
+      pairs[lane][1] = second[i + lane];
+    }
+    std::memcpy(values + i * kKvBlockTokens + serve::panel_index<BFloat16>(token, 0), pairs,
+                static_cast<size_t>(count) * sizeof(pairs[0]));
+  }
+}
+
+// q in place, and K.
 template <typename T, typename C>
 void prepare_row(const PrepareQkvArgs& args, int64_t r) {
   const int64_t dim = args.kv.head_dim;
@@ -101,7 +134,6 @@ void prepare_row(const PrepareQkvArgs& args, int64_t r) {
   const int64_t slot = args.slots.as<int32_t>()[r];
   float head[kMaxHeadDim];
   C key[kMaxHeadDim];
-  C value[kMaxHeadDim];
   T* q = args.qkv.as<T>() + r * args.qkv_stride;
   for (int64_t h = 0; h < args.heads; ++h) {
     convert(q + h * dim, dim, head);
@@ -112,13 +144,37 @@ void prepare_row(const PrepareQkvArgs& args, int64_t r) {
     return;
   }
   const T* k = q + args.heads * dim;
-  const T* v = k + args.kv.kv_heads * dim;
   for (int64_t h = 0; h < args.kv.kv_heads; ++h) {
     convert(k + h * dim, dim, head);
     prepare_head(args, position, args.k_norm, head);
     convert(head, dim, key);
-    convert(v + h * dim, dim, value);
-    store_head(args, slot, h, key, value);
+    store_key(args, slot, h, key);
+  }
+}
+
+// V of the rows [begin, end).
+template <typename T, typename C>
+void store_values(const PrepareQkvArgs& args, int64_t begin, int64_t end) {
+  const int64_t dim = args.kv.head_dim;
+  const auto* slots = args.slots.as<int32_t>();
+  C value[2][kMaxHeadDim];
+  for (int64_t r = begin; r < end;) {
+    const int64_t slot = slots[r];
+    const bool pair =
+        sizeof(C) == 2 && slot >= 0 && slot % 2 == 0 && r + 1 < end && slots[r + 1] == slot + 1;
+    const T* v = args.qkv.as<T>() + r * args.qkv_stride + (args.heads + args.kv.kv_heads) * dim;
+    for (int64_t h = 0; slot >= 0 && h < args.kv.kv_heads; ++h) {
+      convert(v + h * dim, dim, value[0]);
+      if constexpr (sizeof(C) == 2) {
+        if (pair) {
+          convert(v + args.qkv_stride + h * dim, dim, value[1]);
+          store_value_pair(args, slot, h, value[0], value[1]);
+          continue;
+        }
+      }
+      store_value(args, slot, h, value[0]);
+    }
+    r += pair ? 2 : 1;
   }
 }
 
@@ -172,6 +228,7 @@ void prepare_qkv_simd(const PrepareQkvArgs& args, ThreadPool& pool) {
       for (int64_t r = begin; r < end; ++r) {
         prepare_row<T, C>(args, r);
       }
+      store_values<T, C>(args, begin, end);
     });
   };
   with_float_type(args.dtype, [&]<typename T>(T t) {
