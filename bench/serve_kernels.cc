@@ -2,7 +2,11 @@
 // heads of 128, vocabulary 151936, 28 layers), beside the bound measured in the same process: bytes
 // at the speed of a plain read of memory, or flops at the speed of a large product, whichever
 // takes longer. All layers have weights (and a cache) of their own, so they come from memory as in
-// a real step. Usage: bench_serve_kernels [threads] [filter]
+// a real step.
+//
+//   bench_serve_kernels [threads] [filter] [isa]
+//
+// The filter is a part of the names of rows; isa is a set that this CPU has, such as avx2.
 #include <ctime>
 
 #include <algorithm>
@@ -20,6 +24,7 @@
 #include "base/thread_pool.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/memory_peak.h"
+#include "device/cpu/serve/isa.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
 
@@ -269,6 +274,9 @@ class Bench {
 
 int run(int argc, char** argv) {
   const int num_threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  if (argc > 3) {
+    cpu::serve::force_isa(argv[3]);
+  }
   Bench bench(num_threads, argc > 2 ? argv[2] : "");
   bench.products(WeightFormat::kBF16, "bf16");
   bench.products(WeightFormat::kInt8, "int8");
