@@ -90,7 +90,7 @@ void print_table(const Options& options) {
   }
   std::printf("  states   form  ratio\n");
   const auto print = [&](const MemoryCase& c) {
-    const Row row = measure_row(c, options);
+    Row row = measure_row(c, options);
     std::puts(row.text.c_str());
     std::fflush(stdout);
     return row;

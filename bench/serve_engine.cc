@@ -98,7 +98,7 @@ class Client {
       index = streams_.size();
       streams_.emplace_back().submitted_s = now_s();
     }
-    engine_.submit(std::move(request), [this, index](RequestUpdate update) {
+    engine_.submit(std::move(request), [this, index](const RequestUpdate& update) {
       const std::scoped_lock lock(mutex_);
       if (!update.tokens.empty()) {
         streams_[index].token_s.push_back(now_s());
@@ -124,7 +124,8 @@ class Client {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Stream> streams_;
-  inline static uint64_t seed_ = 1;  // no prompt twice: the prefix cache would answer
+  // No prompt twice: the prefix cache would answer.
+  inline static uint64_t seed_ = 1;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 };
 
 // The fastest that this machine's memory and arithmetic allow one rank.
@@ -378,6 +379,14 @@ int run(Options& options) {
   return 0;
 }
 
+std::vector<int64_t> parse_counts(const std::string& list) {
+  std::vector<int64_t> counts;
+  for (size_t at = 0; at < list.size(); at = std::min(list.size(), list.find(',', at)) + 1) {
+    counts.push_back(std::atoll(list.c_str() + at));
+  }
+  return counts;
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; i += 2) {
@@ -410,13 +419,7 @@ Options parse(int argc, char** argv) {
     } else if (flag == "--depth") {
       options.depth = std::atoll(value.c_str());
     } else if (flag == "--streams") {
-      options.streams.clear();
-      for (size_t at = 0; at < value.size(); at = value.find(',', at) + 1) {
-        options.streams.push_back(std::atoll(value.c_str() + at));
-        if (value.find(',', at) == std::string::npos) {
-          break;
-        }
-      }
+      options.streams = parse_counts(value);
     } else {
       throw_error(ErrorCode::kInvalidArgument, "unknown flag {}", flag);
     }

@@ -27,7 +27,7 @@ class MemoryFile {
   int fd_;
 };
 
-void look(Profile profile) {
+void look(const Profile& profile) {
   const Analysis analysis = analyse(profile);
   CHECK(!profile_text(profile, analysis).empty());
   CHECK(!profile_json(profile, analysis).empty());

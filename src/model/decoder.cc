@@ -13,7 +13,8 @@
 namespace plait {
 namespace {
 
-constexpr int64_t kFloat = 4;  // bytes of f32 and i32
+constexpr int64_t kFloat = 4;                           // bytes of f32 and i32
+constexpr int64_t kPopulatedAtOnce = int64_t{8} << 20;  // bytes of a layer's cache
 
 DType f32() {
   return DType::kF32;
@@ -186,10 +187,13 @@ void Decoder::emit_ops(const Buffers& buffers, Emit emit) const {
   }
 }
 
-void Decoder::populate_cache(int64_t layer) {
-  if (layer < std::ssize(caches_)) {
-    const Buffer& cache = *caches_[static_cast<size_t>(layer)];
-    device_.populate(cache.ptr(), cache.bytes());
+void Decoder::populate_cache(double limit_s) {
+  const double until = now_s() + limit_s;
+  for (int64_t begin = 0; begin < caches_[0]->bytes() && now_s() < until;
+       begin += kPopulatedAtOnce) {
+    for (const std::unique_ptr<Buffer>& cache : caches_) {
+      device_.populate(cache->ptr() + begin, std::min(kPopulatedAtOnce, cache->bytes() - begin));
+    }
   }
 }
 

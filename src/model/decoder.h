@@ -47,8 +47,8 @@ class Decoder {
 
   // Collective over the replica. Requires: not empty, within the limits of the options.
   void forward(const DecoderBatch& batch);
-  // See Device::populate; the cache of the rank's layer number `layer`, if it has so many.
-  void populate_cache(int64_t layer);
+  // See Device::populate: the cache, from its first block on, for at most limit_s.
+  void populate_cache(double limit_s);
 
   // Of the last forward, in the order of sampled_rows; on the ranks of the first stage. Both wait
   // for the device.

@@ -14,6 +14,24 @@ namespace plait {
 
 namespace http = boost::beast::http;
 
+namespace {
+
+// Without the query; of a whole address, as proxies send it (RFC 9112, 3.2.2), what follows the
+// host.
+std::string path_of(std::string target) {
+  target.resize(std::min(target.size(), target.find('?')));
+  const std::string start = lower(target.substr(0, 8));
+  const size_t host = start.starts_with("http://") ? 7 : start == "https://" ? 8 : 0;
+  if (host > 0) {
+    const size_t path = std::min(target.size(), target.find('/', host));
+    target.erase(0, path);
+    return target.empty() ? "/" : target;
+  }
+  return target;
+}
+
+}  // namespace
+
 struct HttpRequestParser::Impl {
   http::request_parser<http::string_body> parser;
 };
@@ -37,8 +55,7 @@ void HttpRequestParser::take_head() {
   const auto method = head.method_string();
   const auto target = head.target();
   request_.method.assign(method.data(), method.size());
-  request_.path.assign(target.data(), target.size());
-  request_.path.resize(std::min(request_.path.size(), request_.path.find('?')));
+  request_.path = path_of(std::string(target.data(), target.size()));
   for (const auto& field : head) {
     const auto name = field.name_string();
     const auto value = field.value();

@@ -47,8 +47,8 @@ struct ServingOptions {
   double target_ttft_ms = 0, target_tpot_ms = 0;  // of the admission control; 0: none
   bool prefix_reuse = true;
   bool eager = false;  // see DecoderOptions
-  // The cache's memory is there before the first request, for servers: else a step that is the
-  // first to use some waits for the system.
+  // Has the system provide the cache's memory before the first request, for servers: else the step
+  // that is the first to use some waits for it.
   bool populate_cache = false;
   std::vector<int32_t> eos_token_ids = {};
   // Ids at or beyond it are never sampled (a tokenizer may have fewer than the model has rows); 0:

@@ -12,6 +12,8 @@ namespace plait {
 namespace {
 
 constexpr double kReportEveryS = 2;
+// Most systems give all of it within this; a virtual machine that never used so much may not.
+constexpr double kPopulateLimitS = 3;
 
 StepDecoder::Limits step_limits(const ServingPlan& plan) {
   return {.max_num_seqs = plan.decoder.max_runs,
@@ -19,19 +21,15 @@ StepDecoder::Limits step_limits(const ServingPlan& plan) {
           .max_positions = plan.decoder.max_positions};
 }
 
-int64_t most_layers(const ModelConfig& config, const Layout& layout) {
-  int64_t layers = 0;
-  for (const LayerRange& range : split_layers(layout, config.num_layers)) {
-    layers = std::max(layers, range.count());
-  }
-  return layers;
-}
-
 // Matrices that the loader reports, at most over the stages.
 int64_t most_reports(const ModelConfig& config, const Layout& layout) {
   constexpr int64_t kOfLayer = 4;
   constexpr int64_t kOfEnds = 2;
-  return kOfLayer * most_layers(config, layout) + kOfEnds;
+  int64_t layers = 0;
+  for (const LayerRange& range : split_layers(layout, config.num_layers)) {
+    layers = std::max(layers, range.count());
+  }
+  return kOfLayer * layers + kOfEnds;
 }
 
 }  // namespace
@@ -52,12 +50,6 @@ void ServingRank::load(const ServedModel& model, const ServingPlan& plan) {
   // Ranks load at different speeds; meeting after each matrix keeps every wait far below the
   // deadline of the group, which is that of a step.
   const auto meet = [&] { context_.all().barrier(); };
-  const auto report = [&](const char* what, int64_t bytes, int64_t all) {
-    if (context_.rank() == 0 && now_s() - reported_s > kReportEveryS) {
-      reported_s = now_s();
-      log_info(0, "{}: {} of {} per rank", what, format_bytes(bytes), format_bytes(all));
-    }
-  };
   DecoderLoadOptions options;
   options.format = plan.format;
   options.threads =
@@ -65,7 +57,11 @@ void ServingRank::load(const ServedModel& model, const ServingPlan& plan) {
   options.progress = [&](int64_t bytes) {
     meet();
     ++reports;
-    report("loading", bytes, plan.weight_bytes);
+    if (context_.rank() == 0 && now_s() - reported_s > kReportEveryS) {
+      reported_s = now_s();
+      log_info(0, "loading: {} of {} per rank", format_bytes(bytes),
+               format_bytes(plan.weight_bytes));
+    }
   };
   DecoderWeights weights = load_decoder_weights(config_, context_, model.source, options);
   const int64_t all = most_reports(config_, plan.layout);
@@ -74,12 +70,8 @@ void ServingRank::load(const ServedModel& model, const ServingPlan& plan) {
   }
   decoder_ = std::make_unique<Decoder>(config_, context_, std::move(weights), plan.decoder);
   if (plan.populate_cache) {
-    const int64_t layers = most_layers(config_, plan.layout);
-    for (int64_t layer = 0; layer < layers; ++layer) {
-      decoder_->populate_cache(layer);
-      meet();
-      report("memory of the cache", plan.kv_bytes() / layers * (layer + 1), plan.kv_bytes());
-    }
+    decoder_->populate_cache(kPopulateLimitS);
+    meet();
   }
   load_s_ = now_s() - start_s;
 }

@@ -47,6 +47,21 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
   EXPECT_EQ(client.receive().status, 404);
 }
 
+TEST(HttpServer, TakesWholeAddressesAsProxiesSendThem) {
+  ApiRig rig;
+  HttpClient client(rig.port());
+  const auto status = [&](const std::string& target) {
+    client.send(request_text({"GET", target, "", {}}));
+    return client.receive().status;
+  };
+  EXPECT_EQ(status("http://plait.example/version"), 200);
+  EXPECT_EQ(status("HTTPS://plait.example:8000/version?x=http://y"), 200);
+  EXPECT_EQ(status("/version?a=/b"), 200);
+  EXPECT_EQ(status("http://plait.example"), 404);
+  EXPECT_EQ(status("http://plait.example/versions"), 404);
+  EXPECT_EQ(status("/http://plait.example/version"), 404);
+}
+
 TEST(HttpServer, TakesRequestsByteByByte) {
   ApiRig rig;
   rig.reply_with("ok");
