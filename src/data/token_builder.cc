@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 // Tokens converted at once, and the most in one sequence (lengths are int32 in the index).
 constexpr size_t kChunkTokens = size_t{1} << 16;
 constexpr int64_t kSequenceTokensMax = int64_t{1} << 30;
+// Vocabularies from here on are kept as int32.
+constexpr int64_t kUint16VocabEnd = 65500;
 
 // All text candidates below `folder`, ascending, so that the same folder gives the same file.
 std::vector<std::string> list_files(const std::string& folder) {
@@ -68,34 +70,33 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 // Writes documents to a .bin file and remembers what the .idx file needs.
 class PairWriter {
  public:
-  explicit PairWriter(const std::string& prefix) : bin_(prefix + ".bin"), idx_(prefix + ".idx") {}
+  PairWriter(const std::string& prefix, const TextCodec& codec)
+      : bin_(prefix + ".bin"),
+        idx_(prefix + ".idx"),
+        codec_(codec),
+        type_(codec.vocab_size < kUint16VocabEnd ? TokenType::kUint16 : TokenType::kInt32) {}
 
   void add_document(std::string_view text) {
-    std::vector<uint16_t> chunk;
-    chunk.reserve(kChunkTokens);
-    for (size_t begin = 0; begin < text.size(); begin += kChunkTokens) {
-      chunk.clear();
-      for (const char c : text.substr(begin, kChunkTokens)) {
-        chunk.push_back(static_cast<unsigned char>(c));
-      }
-      bin_.write(std::as_bytes(std::span(chunk)));
-    }
-    const auto end = static_cast<uint16_t>(kEndOfDocument);
-    bin_.write(std::as_bytes(std::span(&end, 1)));
-    int64_t left = static_cast<int64_t>(text.size()) + 1;
+    int64_t left = 1;
+    codec_.encode(text, [&](std::span<const int32_t> tokens) {
+      write_tokens(tokens);
+      left += std::ssize(tokens);
+    });
+    write_tokens(std::span(&codec_.end_of_document, 1));
     while (left > 0) {
       const int64_t length = std::min(left, kSequenceTokensMax);
       lengths_.push_back(static_cast<int32_t>(length));
       pointers_.push_back(next_pointer_);
-      next_pointer_ += length * token_size(TokenType::kUint16);
+      next_pointer_ += length * token_size(type_);
       left -= length;
     }
     documents_.push_back(static_cast<int64_t>(lengths_.size()));
   }
 
   void finish() {
-    static constexpr std::string_view kStart("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08", 18);
+    static constexpr std::string_view kStart("MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17);
     idx_.write(std::as_bytes(std::span(kStart)));
+    idx_.write(std::as_bytes(std::span(&type_, 1)));
     const std::array<uint64_t, 2> counts = {lengths_.size(), documents_.size()};
     idx_.write(std::as_bytes(std::span(counts)));
     idx_.write(std::as_bytes(std::span(lengths_)));
@@ -108,11 +109,27 @@ class PairWriter {
   }
 
   int64_t num_documents() const { return static_cast<int64_t>(documents_.size()) - 1; }
-  int64_t num_tokens() const { return next_pointer_ / token_size(TokenType::kUint16); }
+  int64_t num_tokens() const { return next_pointer_ / token_size(type_); }
 
  private:
+  void write_tokens(std::span<const int32_t> tokens) {
+    if (type_ == TokenType::kInt32) {
+      bin_.write(std::as_bytes(tokens));
+      return;
+    }
+    std::vector<uint16_t> narrow;
+    for (size_t begin = 0; begin < tokens.size(); begin += kChunkTokens) {
+      const std::span<const int32_t> chunk =
+          tokens.subspan(begin, std::min(kChunkTokens, tokens.size() - begin));
+      narrow.assign(chunk.begin(), chunk.end());
+      bin_.write(std::as_bytes(std::span(narrow)));
+    }
+  }
+
   AtomicFile bin_;
   AtomicFile idx_;
+  const TextCodec& codec_;
+  TokenType type_;
   std::vector<int32_t> lengths_;
   std::vector<int64_t> pointers_;
   std::vector<int64_t> documents_ = {0};
@@ -120,7 +137,8 @@ class PairWriter {
 };
 
 // Appends the bytes of one document to `file`.
-void export_document(const TokenFile& tokens, int64_t document, AtomicFile& file) {
+void export_document(const TokenFile& tokens, int64_t document, const TextCodec& codec,
+                     AtomicFile& file) {
   std::vector<int32_t> chunk;
   std::string text;
   const int64_t end = tokens.index().document_begin(document + 1);
@@ -129,15 +147,16 @@ void export_document(const TokenFile& tokens, int64_t document, AtomicFile& file
     tokens.read(begin, chunk);
     text.clear();
     for (size_t i = 0; i < chunk.size(); ++i) {
-      if (chunk[i] > kEndOfDocument) {
+      if (chunk[i] >= codec.vocab_size) {
         throw_error(
             ErrorCode::kInvalidArgument,
-            "{}: token {} (document {}) is {}, which is no byte token (0 to 255, {} for the "
-            "end of a document); these tokens come from another tokenizer",
-            tokens.bin_path(), begin + static_cast<int64_t>(i), document, chunk[i], kEndOfDocument);
+            "{}: token {} (document {}) is {}, beyond the {} tokens of this tokenizer; these "
+            "tokens come from another one",
+            tokens.bin_path(), begin + static_cast<int64_t>(i), document, chunk[i],
+            codec.vocab_size);
       }
-      if (chunk[i] != kEndOfDocument) {
-        text.push_back(static_cast<char>(chunk[i]));
+      if (chunk[i] != codec.end_of_document) {
+        text += codec.bytes(chunk[i]);
       }
     }
     file.write(std::as_bytes(std::span(text)));
@@ -146,6 +165,33 @@ void export_document(const TokenFile& tokens, int64_t document, AtomicFile& file
 }
 
 }  // namespace
+
+TextCodec byte_codec() {
+  TextCodec codec;
+  codec.encode = [](std::string_view text, const TextCodec::Put& put) {
+    std::vector<int32_t> tokens;
+    for (size_t begin = 0; begin < text.size(); begin += kChunkTokens) {
+      tokens.clear();
+      for (const char c : text.substr(begin, kChunkTokens)) {
+        tokens.push_back(static_cast<unsigned char>(c));
+      }
+      put(tokens);
+    }
+  };
+  codec.bytes = [](int32_t token) {
+    static constexpr std::array<char, 256> kBytes = [] {
+      std::array<char, 256> bytes{};
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        bytes[i] = static_cast<char>(i);
+      }
+      return bytes;
+    }();
+    return std::string_view(&kBytes[static_cast<size_t>(token)], 1);
+  };
+  codec.end_of_document = kEndOfDocument;
+  codec.vocab_size = kByteVocabSize;
+  return codec;
+}
 
 BuildReport build_token_file(const BuildOptions& options) {
   std::error_code ignored;
@@ -163,10 +209,13 @@ BuildReport build_token_file(const BuildOptions& options) {
       continue;
     }
     if (writer == nullptr) {
-      writer = std::make_unique<PairWriter>(token_file_prefix(options.output));
+      writer = std::make_unique<PairWriter>(token_file_prefix(options.output), options.codec);
     }
     writer->add_document(text);
     report.text_bytes += static_cast<int64_t>(text.size());
+    if (options.progress) {
+      options.progress(report.text_bytes);
+    }
   }
   if (writer == nullptr) {
     if (!folder) {
@@ -188,7 +237,7 @@ int64_t export_text(const TokenFile& tokens, const ExportOptions& options) {
   if (!options.split_documents) {
     AtomicFile file(options.output);
     for (int64_t document = 0; document < tokens.num_documents(); ++document) {
-      export_document(tokens, document, file);
+      export_document(tokens, document, options.codec, file);
     }
     file.commit();
     return file.bytes_written();
@@ -202,7 +251,7 @@ int64_t export_text(const TokenFile& tokens, const ExportOptions& options) {
   for (int64_t document = 0; document < tokens.num_documents(); ++document) {
     AtomicFile file(
         (fs::path(options.output) / fmt::format("document_{:06}.txt", document)).string());
-    export_document(tokens, document, file);
+    export_document(tokens, document, options.codec, file);
     file.commit();
     bytes += file.bytes_written();
   }

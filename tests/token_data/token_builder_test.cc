@@ -143,6 +143,43 @@ TEST(TokenBuilder, ExportsTheText) {
   EXPECT_EQ(read_file(folder.file("docs/document_000001.txt")), "\xe2\x82\xac\n");
 }
 
+// Words of two letters; the end of a document is the last id of the vocabulary.
+TextCodec pair_codec(int64_t vocab_size) {
+  TextCodec codec;
+  codec.encode = [](std::string_view text, const TextCodec::Put& put) {
+    for (size_t i = 0; i < text.size(); i += 2) {
+      const int32_t id = (text[i] - 'a') * 26 + text[i + 1] - 'a';
+      put(std::span(&id, 1));
+    }
+  };
+  codec.bytes = [](int32_t id) {
+    static std::string word;
+    word = {static_cast<char>('a' + id / 26), static_cast<char>('a' + id % 26)};
+    return std::string_view(word);
+  };
+  codec.end_of_document = static_cast<int32_t>(vocab_size - 1);
+  codec.vocab_size = vocab_size;
+  return codec;
+}
+
+TEST(TokenBuilder, LargeVocabulariesTakeFourBytesAToken) {
+  const TestFolder folder;
+  write_file_atomic(folder.file("in.txt"), "abzz");
+  BuildOptions options{
+      .input = folder.file("in.txt"), .output = folder.file("out"), .codec = pair_codec(65'499)};
+  EXPECT_EQ(build_token_file(options).num_tokens, 3);
+  EXPECT_EQ(read_file(folder.file("out.bin")), raw_bytes<uint16_t>({1, 675, 65'498}));
+  EXPECT_EQ(read_file(folder.file("out.idx")), index_bytes({.lengths = {3}}));
+  options.codec = pair_codec(151'669);
+  EXPECT_EQ(build_token_file(options).num_tokens, 3);
+  EXPECT_EQ(read_file(folder.file("out.bin")), raw_bytes<int32_t>({1, 675, 151'668}));
+  EXPECT_EQ(read_file(folder.file("out.idx")),
+            index_bytes({.lengths = {3}, .type = 4, .token_bytes = 4}));
+  const TokenFile file(folder.file("out"));
+  EXPECT_EQ(export_text(file, {.output = folder.file("back.txt"), .codec = options.codec}), 4);
+  EXPECT_EQ(read_file(folder.file("back.txt")), "abzz");
+}
+
 TEST(TokenBuilder, ForeignTokensAreNotExported) {
   const TestFolder folder;
   write_file_atomic(folder.file("t.bin"), raw_bytes<uint16_t>({65, 300}));
