@@ -12,6 +12,10 @@ inline bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+inline bool is_name_byte(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 // One past the run of accepted characters that begins at `at`.
 inline size_t run_end(std::string_view text, size_t at, bool (*accept)(char)) {
   while (at < text.size() && accept(text[at])) {

@@ -89,7 +89,7 @@ struct NamedCheck {
   bool (*holds)(const Captures&);
 };
 
-constexpr std::array<NamedCheck, 12> kChecks = {{
+constexpr std::array<NamedCheck, 13> kChecks = {{
     {"oom_others", oom_others},
     {"oom_self", oom_self},
     {"oom_fragmented", oom_fragmented},
@@ -99,6 +99,7 @@ constexpr std::array<NamedCheck, 12> kChecks = {{
     {"value_zero", [](const Captures& c) { return number(c, "value") == 0; }},
     {"value_above_zero", [](const Captures& c) { return number(c, "value") > 0; }},
     {"value_above_95", [](const Captures& c) { return number(c, "value") >= 95; }},
+    {"n_beyond_16_bits", [](const Captures& c) { return number(c, "n") > 65535; }},
     {"event_known", event_known},
     {"event_of_hardware",
      [](const Captures& c) { return event_known(c) && is_hardware_event(c.at("event")); }},

@@ -218,6 +218,7 @@ std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet&
   for (const std::string& note : apply_collected_clocks(files, rules)) {
     notes.push_back(printable(note));
   }
+  drop_ended_workers(files, rules);
   for (const std::string& note : align_clocks(files, rules)) {
     notes.push_back(printable(note));
   }

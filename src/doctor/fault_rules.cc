@@ -177,6 +177,8 @@ RuleSet::RuleSet(Empty /*none*/) {
   clock_pattern_ =
       add_pattern("plait clock: host {clock_host:h} is {clock_offset:f} s off the collecting host");
   communicator_pattern_ = add_pattern("~identifier[{communicator:l}]");
+  torchrun_table_pattern_ = add_pattern("ChildFailedError");
+  torchrun_root_pattern_ = add_pattern("Root Cause (first observed failure)");
 }
 
 RuleSet::RuleSet() : RuleSet(kNoRules) {

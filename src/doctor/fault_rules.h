@@ -93,6 +93,9 @@ class RuleSet {
   int clock_pattern() const { return clock_pattern_; }
   // Of a line that names a communicator; keeps "communicator".
   int communicator_pattern() const { return communicator_pattern_; }
+  // Of the lines between which torchrun lists the workers that failed after the first one.
+  int torchrun_table_pattern() const { return torchrun_table_pattern_; }
+  int torchrun_root_pattern() const { return torchrun_root_pattern_; }
 
  private:
   std::vector<FaultRule> rules_;
@@ -101,6 +104,8 @@ class RuleSet {
   std::unique_ptr<AnchorSet> anchors_;
   int clock_pattern_ = 0;
   int communicator_pattern_ = 0;
+  int torchrun_table_pattern_ = 0;
+  int torchrun_root_pattern_ = 0;
 };
 
 }  // namespace plait

@@ -13,6 +13,7 @@
 
 #include "base/statistics.h"
 #include "base/text.h"
+#include "doctor/chars.h"
 #include "doctor/checks.h"
 #include "doctor/event_codes.h"
 
@@ -186,23 +187,22 @@ class RuleMatcher {
 };
 
 void fill_years(std::vector<ScannedFile>& files) {
-  constexpr double kYear1971 = 366.0 * 86400;
-  double any_year = 0;  // start of a year, as an offset to lines that lack it
-  const auto year_start = [](double time) {
-    const double years = std::floor((time / 86400 + 0.5) / 365.2425);
-    return std::floor(years * 365.2425 + 0.5) * 86400;
-  };
+  constexpr double kHalfYear = 183.0 * 86400;
+  double latest = -1;  // of the lines with a year
   for (const ScannedFile& file : files) {
     for (const LogLine& line : file.lines) {
       if (line.origin.has_year) {
-        any_year = std::max(any_year, year_start(line.origin.time));
+        latest = std::max(latest, line.origin.time);
       }
     }
   }
   for (ScannedFile& file : files) {
     for (LogLine& line : file.lines) {
-      if (line.origin.time >= 0 && !line.origin.has_year && line.origin.time < kYear1971) {
-        line.origin.time += any_year;
+      if (line.origin.time >= 0 && !line.origin.has_year && latest >= 0) {
+        const double time = in_year_of(line.origin.time, latest);
+        // A log of December beside one of January.
+        line.origin.time =
+            time > latest + kHalfYear ? in_year_of(line.origin.time, latest - 2 * kHalfYear) : time;
       }
     }
   }
@@ -302,20 +302,67 @@ std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const Rul
   return notes;
 }
 
+void drop_ended_workers(std::vector<ScannedFile>& files, const RuleSet& rules) {
+  constexpr int64_t kLongestTable = 20000;  // lines, of some thousand workers
+  const auto has = [](const LogLine& line, int pattern) {
+    return std::ranges::any_of(line.hits,
+                               [&](const LogHit& hit) { return hit.pattern == pattern; });
+  };
+  for (ScannedFile& file : files) {
+    const LogLine* table = nullptr;
+    for (auto line = file.lines.begin(); line != file.lines.end(); ++line) {
+      if (has(*line, rules.torchrun_table_pattern())) {
+        table = &*line;
+      } else if (table != nullptr && has(*line, rules.torchrun_root_pattern())) {
+        const int64_t begin =
+            line->number - table->number < kLongestTable ? table->number : line->number;
+        for (auto entry = file.lines.begin(); entry != line; ++entry) {
+          const bool of_a_worker = entry->text.find("exitcode") != std::string::npos ||
+                                   entry->text.find("Signal ") != std::string::npos;
+          if (entry->number > begin && of_a_worker) {
+            entry->hits.clear();
+          }
+        }
+        table = nullptr;
+      }
+    }
+    std::erase_if(file.lines, [](const LogLine& line) { return line.hits.empty(); });
+  }
+}
+
+namespace {
+
+// The end of "{name}" that begins at `open`; npos if it is none.
+size_t end_of_name(const std::string& text, size_t open) {
+  size_t at = open + 1;
+  while (at < text.size() && (is_name_byte(text[at]))) {
+    ++at;
+  }
+  return at > open + 1 && at < text.size() && text[at] == '}' ? at : std::string::npos;
+}
+
+}  // namespace
+
 std::string filled_in(const std::string& text, const Captures& captures) {
   std::string result;
   for (size_t at = 0; at < text.size(); ++at) {
-    const size_t close = text[at] == '{' ? text.find('}', at) : std::string::npos;
+    const size_t close = text[at] == '{' ? end_of_name(text, at) : std::string::npos;
     if (close == std::string::npos) {
       result += text[at];
       continue;
     }
     const std::string name = text.substr(at + 1, close - at - 1);
     const auto found = captures.find(name);
-    // Commands take a device by its number: N stands for the one that nobody named.
-    const std::string unknown = name == "g_device" ? "N" : "(not told)";
-    result += found == captures.end() ? unknown : trimmed(found->second, " ,.");
-    at = close;
+    const bool in_brackets = result.ends_with(" (") && text.compare(close + 1, 1, ")") == 0;
+    if (found != captures.end()) {
+      result += trimmed(found->second, " ,.");
+    } else if (in_brackets) {
+      result.resize(result.size() - 2);
+    } else {
+      // Commands take a device by its number: N stands for the one that nobody named.
+      result += name == "g_device" ? "N" : "(not told)";
+    }
+    at = close + (found == captures.end() && in_brackets ? 1 : 0);  // and the closing bracket
   }
   return result;
 }

@@ -47,12 +47,17 @@ std::vector<std::string> apply_collected_clocks(std::vector<ScannedFile>& files,
 
 // Brings the clocks of files together: lines about the same collective (the same tag) are taken to
 // be of the same moment, and a file whose clock is off by more than a minute (median over its tags)
-// is corrected, in place. A year that a line lacks is taken from the file, else from the others.
+// is corrected, in place. A year that lines lack is that of the latest line that has one.
 // Returns one sentence for each corrected file.
 std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const RuleSet& rules);
 
+// Takes out what torchrun's table of failed workers says of all but the first: torchrun itself ends
+// those, by signals that would read as kills from outside.
+void drop_ended_workers(std::vector<ScannedFile>& files, const RuleSet& rules);
+
 // "{peer} is down" with the captured words put in; what is not captured reads "(not told)", a
-// device "N".
+// device "N". "({peer})" alone goes, with the blank in front of it. Braces around anything but a
+// name stand for themselves.
 std::string filled_in(const std::string& text, const Captures& captures);
 
 }  // namespace plait

@@ -24,6 +24,13 @@ int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
   return era * 146097 + day_of_era - 719468;
 }
 
+std::tm parts_of(double time) {
+  const auto seconds = static_cast<std::time_t>(std::floor(time));
+  std::tm parts = {};
+  gmtime_r(&seconds, &parts);
+  return parts;
+}
+
 // Reads digits and separators from the front of a text.
 class Cursor {
  public:
@@ -82,7 +89,7 @@ std::optional<double> clock_time(Cursor& cursor) {
 }
 
 struct Date {
-  int64_t year = 1970;
+  int64_t year = kNoYear;
   int64_t month = 1;
   int64_t day = 1;
 };
@@ -95,7 +102,7 @@ bool set_time(LineOrigin& origin, const Date& date, Cursor& cursor) {
   if (!seconds) {
     return false;
   }
-  origin.has_year = date.year != 1970;
+  origin.has_year = date.year != kNoYear;
   origin.time =
       static_cast<double>(days_from_civil(date.year, date.month, date.day) * 86400) + *seconds;
   return true;
@@ -130,7 +137,7 @@ bool short_time(LineOrigin& origin, std::string_view text) {
     return false;
   }
   const auto day = cursor.digits(2, 2);
-  return day && cursor.one_of(" ") && set_time(origin, {1970, *month, *day}, cursor);
+  return day && cursor.one_of(" ") && set_time(origin, {kNoYear, *month, *day}, cursor);
 }
 
 // glog and c10: "[W430 23:39:01.305", "E313 06:55:06.5", "[W1117 11:40:21", "I20251111 12:28:58".
@@ -146,7 +153,7 @@ bool glog_time(LineOrigin& origin, std::string_view text) {
   if (*number > 1231) {
     return false;
   }
-  return set_time(origin, {1970, *number / 100, *number % 100}, cursor);
+  return set_time(origin, {kNoYear, *number / 100, *number % 100}, cursor);
 }
 
 // ctime: "Thu Nov 28 11:56:34 2024"; syslog: "Nov 28 11:56:34".
@@ -166,7 +173,7 @@ bool month_name_time(LineOrigin& origin, std::string_view text) {
   clock_time(ahead);
   ahead.one_of(" ");
   const auto year = ahead.digits(4, 4);
-  const Date date = {year.value_or(1970), static_cast<int64_t>(found / 3) + 1, *day};
+  const Date date = {year.value_or(kNoYear), static_cast<int64_t>(found / 3) + 1, *day};
   return set_time(origin, date, cursor);
 }
 
@@ -341,13 +348,17 @@ std::string shown_time(double time) {
   if (time < 0) {
     return "";
   }
-  const auto seconds = static_cast<std::time_t>(std::floor(time));
-  std::tm parts = {};
-  if (gmtime_r(&seconds, &parts) == nullptr) {
-    return "";
-  }
+  const std::tm parts = parts_of(time);
   return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+double in_year_of(double time, double other) {
+  const std::tm parts = parts_of(time);
+  const auto day = [&](int64_t year) {
+    return days_from_civil(year, parts.tm_mon + 1, parts.tm_mday);
+  };
+  return time + static_cast<double>((day(parts_of(other).tm_year + 1900) - day(kNoYear)) * 86400);
 }
 
 }  // namespace plait

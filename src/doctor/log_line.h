@@ -10,7 +10,7 @@ namespace plait {
 
 struct LineOrigin {
   double time = -1;       // seconds since 1970 as the clock of the line shows them; < 0: none
-  bool has_year = false;  // without one, `time` counts from the start of 1970
+  bool has_year = false;  // without one, `time` lies in kNoYear
   int64_t pid = -1;
   int rank = -1;
   int device = -1;
@@ -18,6 +18,11 @@ struct LineOrigin {
   std::string module;  // "HCCL", ...; "" if it is no CANN record
   char level = 0;      // 'E', 'W', 'I', ... or 0
 };
+
+// A leap year, so that no day is lost.
+constexpr int64_t kNoYear = 1972;
+// A time in kNoYear, moved into the year of another one.
+double in_year_of(double time, double other);
 
 // Reads at most the first 400 bytes. Never throws; what cannot be read is left out.
 LineOrigin read_line_origin(std::string_view line);

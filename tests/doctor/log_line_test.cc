@@ -58,11 +58,29 @@ TEST(LogLine, TimesOfOtherPrograms) {
   for (const char* line : {"INFO 11-22 17:37:04 [core.py:65] x", "[W1122 17:37:04.0 a.cpp:1] x",
                            "Nov 22 17:37:04 node1 kernel: x"}) {
     const LineOrigin origin = read_line_origin(line);
-    EXPECT_NEAR(origin.time, 325 * kDay + 17 * 3600 + 37 * 60 + 4, 1e-6) << line;
+    EXPECT_NEAR(in_year_of(origin.time, kNovember22 - 200 * kDay), kNovember22, 1e-6) << line;
     EXPECT_FALSE(origin.has_year) << line;
   }
   EXPECT_LT(read_line_origin("[2454.830692] {6}[Hardware Error]").time, 0);
   EXPECT_LT(read_line_origin("version 2025-99-99-99:99:99").time, 0);
+}
+
+TEST(LogLine, DaysKeepTheirDateInEveryYear) {
+  for (const char* day : {"01-01", "02-28", "03-01", "06-09", "12-31"}) {
+    const double bare =
+        read_line_origin(std::string("INFO ") + day + " 06:57:48 [core.py:65] x").time;
+    for (int year = 2019; year <= 2032; ++year) {
+      const std::string date = std::to_string(year) + "-" + day;
+      const double full = read_line_origin("[" + date + " 06:57:48,000] [INFO] x").time;
+      for (const char* other : {"-01-01", "-07-01", "-12-31"}) {
+        const double same_year =
+            read_line_origin("[" + std::to_string(year) + other + " 12:00:00,000] [INFO] x").time;
+        EXPECT_NEAR(in_year_of(bare, same_year), full, 1e-3) << date << " by " << other;
+      }
+    }
+  }
+  const double leap = read_line_origin("INFO 02-29 06:57:48 [core.py:65] x").time;
+  EXPECT_EQ(shown_time(in_year_of(leap, 1709251200.0)), "2024-02-29 06:57:48");
 }
 
 TEST(LogLine, NamesInPaths) {
