@@ -42,6 +42,14 @@ CheckProblem located(JobProblem problem, const ReadJob& read) {
   return found;
 }
 
+// Of what is an upper bound, not more can be said than that it is tight.
+void soften(MemoryVerdict& memory) {
+  memory.fit = std::min(memory.fit, Fit::kTight);
+  for (StageMemoryPlan& stage : memory.stages) {
+    stage.fit = std::min(stage.fit, Fit::kTight);
+  }
+}
+
 // Memory of a job without errors, and what to change if it does not work.
 void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
   std::optional<Cluster> cluster = options.cluster;
@@ -61,6 +69,12 @@ void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
   const bool job_holds = find_job_problems(read.job, read.world_size).empty();
   if (cluster && read.has_model && job_holds) {
     report.memory = judge_memory(read.job, cluster->chip);
+    if (read.memory_is_upper_bound && report.memory->fit == Fit::kDoesNotFit) {
+      soften(*report.memory);
+      read.assumptions.push_back(
+          {"memory is an upper bound here, so that more than the chip holds is no error",
+           {read.origin, 0}});
+    }
   }
   if (report.ok() || !options.propose) {
     return;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "plan/readers/vllm.h"
 #include "plan/serve_estimate.h"
@@ -71,22 +72,37 @@ void ServingChecker::add(Severity severity, const char* flag, std::string value,
 void ServingChecker::find_shape() {
   const std::string name = options_.read.model.empty() ? command_.model : options_.read.model;
   const std::vector<std::string> names = model_names();
-  // Variants have the shape of what they were made from.
+  // Variants have the shape of what they were made from; so has a copy in a cache of the hub
+  // ("models--Qwen--Qwen3-8B/snapshots/...").
   const auto base = [](const std::string& text) {
-    const size_t slash = text.rfind('/');
-    std::string kept = slash == std::string::npos ? text : text.substr(slash + 1);
-    for (const std::string_view variant : {"Coder-", "Math-"}) {
+    std::string kept = text;
+    while (kept.size() > 1 && kept.ends_with('/')) {
+      kept.pop_back();
+    }
+    const size_t cached = kept.find("models--");
+    if (cached != std::string::npos) {
+      kept = kept.substr(cached, kept.find('/', cached) - cached);
+      kept = kept.substr(kept.rfind("--") + 2);
+    }
+    const size_t slash = kept.rfind('/');
+    kept = slash == std::string::npos ? kept : kept.substr(slash + 1);
+    for (const std::string_view variant : {"Coder-", "Math-", "Meta-"}) {
       const size_t at = kept.find(variant);
       if (at != std::string::npos) {
         kept.erase(at, variant.size());
       }
     }
-    return kept;
+    const auto holds = [&](const char* word) {
+      return lower(kept).find(word) != std::string::npos;
+    };
+    // Distilled ones have the shape of their students.
+    return holds("deepseek-r1") && !holds("distill") && !holds("qwen") ? "DeepSeek-V3" : kept;
+  };
+  const auto fits = [&](const std::string& one) {
+    return lower(base(name)).starts_with(lower(one));
   };
   const bool known = !options_.read.model.empty() || std::filesystem::exists(name) ||
-                     std::any_of(names.begin(), names.end(), [&](const std::string& one) {
-                       return base(name).starts_with(one);
-                     });
+                     std::any_of(names.begin(), names.end(), fits);
   report_.has_model = known;
   if (!known) {
     assume(
@@ -100,7 +116,7 @@ void ServingChecker::find_shape() {
   if (options_.read.model.empty() && !std::filesystem::exists(name)) {
     best.clear();
     for (const std::string& one : names) {
-      if (base(name).starts_with(one) && one.size() > best.size()) {
+      if (fits(one) && one.size() > best.size()) {
         best = one;
       }
     }
@@ -108,12 +124,12 @@ void ServingChecker::find_shape() {
   model_ = find_model(best);
   report_.job.model = model_;
   report_.job.model_name = model_title(best);
-  if (command_.quantization.empty() && base(name).size() > best.size()) {
-    const std::string rest = base(name).substr(std::min(base(name).size(), best.size()));
+  if (command_.quantization.empty()) {
+    const std::string& rest = command_.model;
     if (rest.find("w8a8") != std::string::npos || rest.find("FP8") != std::string::npos ||
         rest.find("W8A8") != std::string::npos || rest.find("Int8") != std::string::npos) {
       command_.quantization = "fp8";
-      assume(fmt::format("'{}' holds weights of 8 bits by its name", base(name)));
+      assume(fmt::format("'{}' holds weights of 8 bits by its name", rest));
     }
   }
 }
@@ -201,10 +217,17 @@ void ServingChecker::check_memory() {
     assume(fmt::format("the chip is not in the command: {} is assumed; give it with --cluster",
                        cluster.chip.name));
   }
-  const auto parameters = static_cast<double>(
-      count_parameters(make_parameter_table(model_, {.tp = 1, .vocab_multiple = 1})));
+  double dense = 0;
+  double experts = 0;
+  for (const ParamSpec& spec : make_parameter_table(model_, {.tp = 1, .vocab_multiple = 1})) {
+    (spec.experts > 0 ? experts : dense) += static_cast<double>(spec.count());
+  }
+  const double parameters = dense + experts;
   const auto ranks = static_cast<double>(command_.tp * command_.pp);
-  const double weights = parameters * command_.weight_bytes() / ranks;
+  // Experts spread over the data-parallel ranks too, with expert parallelism and without (vLLM
+  // vllm/model_executor/layers/fused_moe/config.py, flatten_tp_across_dp).
+  const double weights =
+      (dense + experts / static_cast<double>(command_.dp)) * command_.weight_bytes() / ranks;
   const double peak = profile_peak_bytes(model_);
   const double pool = cluster.chip.memory_bytes.value * command_.gpu_memory_utilization;
   const double cache = pool - weights - peak - kOutside;
@@ -212,7 +235,7 @@ void ServingChecker::check_memory() {
       kv_bytes_on_device(model_, command_.tp, command_.pp, command_.kv_bytes());
   const int64_t block = command_.ascend ? 128 : 16;
   say(fmt::format("weights: {:.2f} GiB on each of {} devices ({:.2f}e9 parameters)", weights / kGiB,
-                  ranks, parameters / 1e9));
+                  report_.world_size, parameters / 1e9));
   say(fmt::format(
       "KV cache: {:.0f} bytes a token on a device; {:.2f} GiB are left for it of {:.2f} "
       "(activations about {:.1f} GiB)",
@@ -221,7 +244,9 @@ void ServingChecker::check_memory() {
     add(Severity::kError, "tensor-parallel-size", std::to_string(command_.tp),
         fmt::format("the weights need {:.2f} GiB a device, {:.2f} GiB are usable", weights / kGiB,
                     pool / kGiB),
-        fmt::format("--tensor-parallel-size {}, or quantised weights", command_.tp * 2), kCache);
+        fmt::format("--tensor-parallel-size {}, {}quantised weights", command_.tp * 2,
+                    experts > 0 ? "more data-parallel ranks (they share the experts), or " : "or "),
+        kCache);
     return;
   }
   const int64_t tokens = cache > 0 ? static_cast<int64_t>(cache / per_token) / block * block : 0;

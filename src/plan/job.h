@@ -61,6 +61,7 @@ struct TrainJob {
   bool reuse_fp32_param = false;   // MindSpeed: the bf16 copy lives inside the f32 master
   bool offload_optimizer = false;  // states and step on the host
   int64_t grad_bytes = 0;          // bytes of one gradient element; 0: as the stack does
+  bool params_16bit = false;       // MindFormers: param_init_type; no f32 copy is kept
   LoraConfig lora;
   int64_t bucket_bytes = 0;       // DeepSpeed: gradient buckets and weights gathered ahead
   int64_t comm_buffer_bytes = 0;  // per communicator and direction (HCCL_BUFFSIZE); 0: the default

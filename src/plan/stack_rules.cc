@@ -44,10 +44,29 @@ StateBytes deepspeed_states(const TrainJob& job) {
   return s;
 }
 
+StateBytes mindformers_states(const TrainJob& job) {
+  const bool sharded = job.layout.zero >= 1;
+  StateBytes s;
+  s.weights.whole = s.gradients.whole = job.params_16bit ? 2 : 4;
+  s.optimizer = {sharded ? 0.0 : 8.0, sharded ? 8.0 : 0.0};
+  return s;
+}
+
+StateBytes states_of(const TrainJob& job) {
+  switch (job.stack) {
+    case Stack::kDeepSpeed:
+      return deepspeed_states(job);
+    case Stack::kMindFormers:
+      return mindformers_states(job);
+    default:
+      return megatron_states(job);
+  }
+}
+
 }  // namespace
 
 StateBytes state_bytes(const TrainJob& job) {
-  StateBytes s = job.stack == Stack::kDeepSpeed ? deepspeed_states(job) : megatron_states(job);
+  StateBytes s = states_of(job);
   if (job.stack != Stack::kDeepSpeed && job.layout.zero >= 2) {
     s.gradients = {0, s.gradients.whole + s.gradients.sharded};
     if (job.layout.zero >= 3) {
@@ -62,6 +81,9 @@ StateBytes state_bytes(const TrainJob& job) {
 }
 
 double late_state_share(const TrainJob& job) {
+  if (job.stack == Stack::kMindFormers) {
+    return 1;
+  }
   switch (job.dtype) {
     case DType::kF32:
       return 1;

@@ -19,7 +19,8 @@ struct StateBytes {
 // Megatron (docs/user-guide/features/dist_optimizer.md): bf16 18, or 6 + 12/D with a distributed
 // optimizer; fp16 20, or 4 + 16/D; f32 16, or 8 + 8/D. MindSpeed's reuse_fp32_param drops the bf16
 // copy. DeepSpeed (Rajbhandari et al. 2020, section 5): 16 with 16-bit gradients; ZeRO 1, 2, 3
-// shard optimizer, gradients, weights.
+// shard optimizer, gradients, weights. MindFormers (mindformers/core/optim/adamw.py): weights and
+// gradients in param_init_type, f32 moments and no master copy: f32 8 + 8/D, 16 bits 4 + 8/D.
 StateBytes state_bytes(const TrainJob& job);
 
 // Share of the optimizer bytes that the first step allocates at its end: the moments (and fp16's

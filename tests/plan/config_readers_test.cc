@@ -180,6 +180,20 @@ TEST(MindFormers, ARunFile) {
   EXPECT_EQ(report.job.stack, Stack::kMindFormers);
 }
 
+// Weights and gradients of param_init_type, f32 moments sharded over dp 8, no f32 copy.
+TEST(MindFormers, States) {
+  const auto states = [](const std::string& text) {
+    const CheckReport report = check(text, "run.yaml", 128);
+    const StageBytes& bytes = report.memory->stages[1].bytes;
+    return (bytes.weights + bytes.gradients + bytes.optimizer) /
+           report.memory->stages[1].parameters;
+  };
+  EXPECT_NEAR(states(kYaml), 2 + 2 + 8.0 / 8, 0.01);
+  EXPECT_NEAR(states(replaced(kYaml, "compute_dtype: bfloat16",
+                              "compute_dtype: bfloat16\n    param_init_type: float32")),
+              4 + 4 + 8.0 / 8, 0.01);
+}
+
 TEST(MindFormers, BrokenRules) {
   const auto has = [](const std::string& from, const std::string& to, const std::string& key,
                       int line) {
@@ -206,6 +220,8 @@ TEST(MindFormers, BrokenRules) {
 TEST(MindFormers, BadInput) {
   EXPECT_NE(refusal("a: [1, 2\nb: {", "run.yaml").find("run.yaml:"), std::string::npos);
   EXPECT_NE(refusal("a: 1\n", "run.yaml").find("no MindFormers"), std::string::npos);
+  EXPECT_NE(refusal(std::string("run_mode: predict\n") + kYaml, "run.yaml").find("run.yaml:1"),
+            std::string::npos);
   EXPECT_NE(refusal(replaced(kYaml, "data_parallel: 8", "data_parallel: 0"), "run.yaml")
                 .find("run.yaml:4"),
             std::string::npos);
@@ -251,6 +267,16 @@ TEST(Vllm, TheCacheMustHoldOneSequence) {
   ASSERT_NE(problem, nullptr) << check_report_text(one);
   EXPECT_NE(problem->suggestion.find("--max-model-len "), std::string::npos);
   EXPECT_TRUE(serve("vllm serve Qwen/Qwen3-32B --max-model-len 40960 -tp 2").ok());
+  // Experts spread over tp x dp, the rest over tp: 654e9 / 16 + 17e9 / 4 bytes.
+  const CheckReport experts = serve(
+      "vllm serve deepseek-ai/DeepSeek-V3.1 --max-model-len 32768 -tp 4 -dp 4 "
+      "--enable-expert-parallel --quantization ascend");
+  EXPECT_TRUE(experts.ok());
+  EXPECT_NE(experts.serving.front().text.find("42.05 GiB on each of 16"), std::string::npos)
+      << experts.serving.front().text;
+  EXPECT_FALSE(serve("vllm serve deepseek-ai/DeepSeek-V3.1 --max-model-len 32768 -tp 4 "
+                     "--quantization ascend")
+                   .ok());
   EXPECT_NE(find(serve("vllm serve Qwen2.5-72B --max-model-len 4096"), "--tensor-parallel-size"),
             nullptr);
 }

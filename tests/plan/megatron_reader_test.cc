@@ -200,6 +200,30 @@ TEST(MegatronReader, ANeededValueThatIsNotKnown) {
   EXPECT_EQ(check_text(script, "train.sh", options).job.model.num_layers, 32);
 }
 
+TEST(MegatronReader, OtherProgramsAreRefused) {
+  for (const char* command :
+       {"torchrun --nproc_per_node 8 train_fsdp2.py tune.yaml",
+        "python3 -m verl.trainer.main_ppo data.train_batch_size=1024",
+        "deepspeed --module openrlhf.cli.train_sft --max_len 2048 --micro_train_batch_size 2"}) {
+    EXPECT_NE(refusal_of([&] { check_text(command, "run.sh", {}); }), "accepted") << command;
+  }
+}
+
+TEST(MegatronReader, WhatTakesAnUnknownAmountLessIsNeverTooMuch) {
+  const std::string job = "torchrun --nproc_per_node 8 posttrain_gpt.py --use-flash-attn " +
+                          std::string(kLlama) + "--micro-batch-size 16 ";
+  const CheckReport padded = check_text(job, "run.sh", {});
+  ASSERT_TRUE(padded.memory);
+  EXPECT_EQ(padded.memory->fit, Fit::kDoesNotFit);
+  for (const char* flag : {"--is-instruction-dataset --no-pad-to-seq-lengths",
+                           "--variable-seq-lengths", "--o2-optimizer", "--smart-swap"}) {
+    const CheckReport report = check_text(job + flag, "run.sh", {});
+    ASSERT_TRUE(report.memory) << flag;
+    EXPECT_EQ(report.memory->fit, Fit::kTight) << flag;
+    EXPECT_TRUE(report.ok()) << flag;
+  }
+}
+
 TEST(MegatronReader, Launchers) {
   const auto world = [](const std::string& line) {
     return check_text(line + " pretrain_gpt.py " + kLlama + "\n", "x.sh", {}).world_size;

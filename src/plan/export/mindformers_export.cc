@@ -146,7 +146,7 @@ YAML::Node model_config(const TrainJob& job) {
   c["layernorm_compute_type"] = "float32";
   c["softmax_compute_type"] = "float32";
   c["rotary_dtype"] = "float32";
-  c["param_init_type"] = "float32";
+  c["param_init_type"] = job.params_16bit ? "float16" : "float32";
   c["use_flash_attention"] = job.flash_attention;
   if (job.layout.cp > 1 && job.cp_algorithm == CpAlgorithm::kRing) {
     c["use_ring_attention"] = true;

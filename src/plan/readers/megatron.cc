@@ -80,6 +80,11 @@ void MegatronReader::assume(std::string text, const char* flag) {
       {std::move(text), flag == nullptr ? SourceLine{out_.origin, 0} : flags_.where(flag)});
 }
 
+void MegatronReader::assume_less_memory(std::string text, const char* flag) {
+  assume(std::move(text), flag);
+  out_.memory_is_upper_bound = true;
+}
+
 void MegatronReader::problem(Severity severity, const char* flag, std::string rule,
                              std::string suggestion, std::string source) {
   CheckProblem found;
@@ -290,17 +295,27 @@ void MegatronReader::read_memory() {
                                             "adaptive-memory-optimization"};
   for (const char* flag : kSavers) {
     if (flags_.has(flag)) {
-      assume(fmt::format("what --{} saves is not subtracted from the estimate", flag), flag);
+      assume_less_memory(fmt::format("what --{} saves is not subtracted from the estimate", flag),
+                         flag);
     }
   }
-  if (flags_.has("variable-seq-lengths")) {
-    assume(
-        "rows have the length of their samples (--variable-seq-lengths): memory is that of the "
-        "longest",
-        "variable-seq-lengths");
+  for (const char* flag : {"variable-seq-lengths", "no-pad-to-seq-lengths"}) {
+    if (flags_.has(flag)) {
+      assume_less_memory(
+          fmt::format("rows have the length of their samples (--{}): memory is that of rows of "
+                      "--seq-length",
+                      flag),
+          flag);
+    }
   }
-  if (any({"o2-optimizer", "quant-states", "quant-grads", "main-params-dtype"})) {
-    assume("a low-precision optimizer is counted as the standard one");
+  for (const char* flag :
+       {"o2-optimizer", "o2-gradient", "quant-states", "quant-grads", "main-params-dtype"}) {
+    if (flags_.has(flag)) {
+      assume_less_memory(
+          fmt::format("the optimizer of lower precision (--{}) is counted as the standard one",
+                      flag),
+          flag);
+    }
   }
 }
 
@@ -325,7 +340,34 @@ void MegatronReader::read_lora() {
   }
 }
 
+// Arguments of a program that is not Megatron's would be read as a job of its defaults.
+void MegatronReader::refuse_other_programs() const {
+  static constexpr const char* kOfMegatron[] = {"num-layers",
+                                                "hidden-size",
+                                                "num-attention-heads",
+                                                "seq-length",
+                                                "micro-batch-size",
+                                                "global-batch-size",
+                                                "tensor-model-parallel-size",
+                                                "pipeline-model-parallel-size",
+                                                "load",
+                                                "model",
+                                                "model-type-hf",
+                                                "tokenizer-name-or-path"};
+  const auto found = std::count_if(std::begin(kOfMegatron), std::end(kOfMegatron),
+                                   [&](const char* flag) { return flags_.has(flag); });
+  if (launch_.kind == ProgramKind::kPython && found < 2) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}:{}: '{}' is no program whose arguments are known here (scripts of Megatron-LM, "
+                "MindSpeed-LLM, Megatron-DeepSpeed, programs of HF's Trainer with --deepspeed, "
+                "ms-swift's megatron, vllm, run_mindformer.py); give the job as plain flags: plait "
+                "plan check -- --num-layers ...",
+                out_.origin, launch_.line, launch_.program);
+  }
+}
+
 ReadJob MegatronReader::read() {
+  refuse_other_programs();
   read_stack();
   read_degrees();
   read_world();

@@ -16,6 +16,7 @@ class MegatronReader {
 
  private:
   // megatron.cc: degrees, batch, precision, memory.
+  void refuse_other_programs() const;
   void read_stack();
   void read_degrees();
   void read_world();
@@ -54,6 +55,8 @@ class MegatronReader {
   int64_t setting(const char* key, const char* flag, int64_t otherwise, int64_t least = 1);
   void mark(const char* key, const char* flag);
   void assume(std::string text, const char* flag = nullptr);
+  // As assume: something that makes memory less than is estimated.
+  void assume_less_memory(std::string text, const char* flag);
   void problem(Severity severity, const char* flag, std::string rule, std::string suggestion,
                std::string source);
   bool any(std::initializer_list<const char*> names) const;

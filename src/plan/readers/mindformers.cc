@@ -295,6 +295,8 @@ void MindFormersReader::read_shape(const YAML::Node& config) {
   model.tie_word_embeddings = flag(config, "tie_word_embeddings");
   const std::string type = yaml_scalar(config, "compute_dtype");
   out_.job.dtype = type == "float32" ? DType::kF32 : type == "float16" ? DType::kF16 : DType::kBF16;
+  const std::string params = yaml_scalar(config, "param_init_type");
+  out_.job.params_16bit = params != "float32";  // LlamaConfig's default is float16
   out_.job.flash_attention = flag(config, "use_flash_attention");
   const int64_t chunks = size(config, "pp_interleave_num", "model_config").value_or(1);
   if (chunks > 1) {
@@ -447,6 +449,13 @@ ReadJob MindFormersReader::read(const YAML::Node& root) {
                 "{}: is no MindFormers configuration (none of parallel_config, runner_config, "
                 "model)",
                 out_.origin);
+  }
+  const std::string mode = yaml_scalar(root, "run_mode");
+  if (!mode.empty() && mode != "train" && mode != "finetune" && mode != "train_with_eval") {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}:{}: run_mode is '{}': only training is judged here; plait plan serve estimates "
+                "serving",
+                out_.origin, root["run_mode"].Mark().line + 1, mode);
   }
   read_parallel(root);
   settle_world();

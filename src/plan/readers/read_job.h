@@ -35,6 +35,9 @@ struct ReadJob {
   std::vector<UnknownFlag> unknown_flags;
   std::vector<Note> assumptions;
   std::vector<Note> not_evaluated;
+  // Something among the assumptions takes less memory than is estimated, by an unknown amount: the
+  // job may not be said not to fit.
+  bool memory_is_upper_bound = false;
   std::vector<CheckProblem> problems;  // contradictions that the job no longer shows
   std::map<std::string, ShellWord> environment;
   std::map<std::string, ShellWord> not_exported;  // variables of the script
