@@ -148,7 +148,7 @@ void read_tokens(std::span<const std::byte> bytes, std::span<int32_t> out, int64
         return;
       }
     }
-    out[i] = static_cast<int32_t>(token);
+    out[i] = static_cast<int32_t>(token);  // NOLINT(bugprone-signed-char-misuse): kInt8 is signed
   }
 }
 

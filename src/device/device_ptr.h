@@ -16,6 +16,7 @@ class DevicePtr {
   // Byte arithmetic.
   DevicePtr operator+(int64_t bytes) const { return DevicePtr(address_ + bytes); }
   explicit operator bool() const { return address_ != nullptr; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): taken for one by this release
   auto operator<=>(const DevicePtr&) const = default;
 
   // For device/ and comm/ backends only: the address as the backend's typed pointer.

@@ -23,7 +23,7 @@ AnchorSet::AnchorSet(const std::vector<std::string>& anchors) {
   }
   num_classes_ += 1;
   for (int c = 'A'; c <= 'Z'; ++c) {
-    class_of_[static_cast<size_t>(c)] = class_of_[static_cast<size_t>(c - 'A' + 'a')];
+    class_of_[static_cast<size_t>(c)] = class_of_[static_cast<size_t>(c) - 'A' + 'a'];
   }
   std::vector<Node> nodes = build_tree(anchors);
   link(nodes);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 
+// NOLINTNEXTLINE(*-redundant-declaration,*-avoid-non-const-global-variables): as POSIX says
 extern char** environ;
 
 namespace plait {

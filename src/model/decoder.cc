@@ -74,7 +74,7 @@ Decoder::Decoder(const ModelConfig& config, const ParallelContext& context, Deco
     head_delta_ = workspace(device_, {runs, config.hidden_size}, f32());
     head_y_ = workspace(device_, {runs, config.hidden_size}, options.activation_dtype);
   }
-  emit_ops(buffers_, [this](DecoderOp op) { plan_.push_back(std::move(op)); });
+  emit_ops(buffers_, [this](const DecoderOp& op) { plan_.push_back(op); });
 }
 
 Decoder::Buffers Decoder::make_buffers(int64_t rows) const {

@@ -178,7 +178,10 @@ Tensor Transformer::backward(int chunk_index, int microbatch, const Tensor& grad
       hooks_.unit_complete(chunk_index, unit);
     }
   };
-  Tensor grad = chunk.last ? std::move(in_flight.grad_hidden) : grad_output;
+  Tensor grad = grad_output;
+  if (chunk.last) {
+    grad = std::move(in_flight.grad_hidden);
+  }
   in_flight.grad_hidden = Tensor();
   if (chunk.last) {
     complete(config_.num_layers);

@@ -283,7 +283,8 @@ CheckReport ServingChecker::run() {
 
 double kv_bytes_on_device(const ModelConfig& model, int64_t tp, int64_t pp, double element_bytes) {
   // The fullest stage: vLLM gives the layers that are left over to single stages.
-  const auto layers = static_cast<double>((model.num_layers + pp - 1) / pp);
+  const int64_t layers_of_stage = (model.num_layers + pp - 1) / pp;
+  const auto layers = static_cast<double>(layers_of_stage);
   if (model.mla.kv_lora_rank > 0) {
     return layers * static_cast<double>(model.mla.kv_lora_rank + model.mla.rope_head_dim) *
            element_bytes;

@@ -167,7 +167,9 @@ void compare_memory(const Measured& measured, const TrainJob& job, const Estimat
   for (int stage = 0; stage < job.layout.pp; ++stage) {
     double most = 0;
     for (int r = 0; r < per_stage; ++r) {
-      most = std::max(most, measured.memory[static_cast<size_t>(stage * per_stage + r)]);
+      most = std::max(most,
+                      measured.memory[static_cast<size_t>(stage) * static_cast<size_t>(per_stage) +
+                                      static_cast<size_t>(r)]);
     }
     const StageMemoryPlan& plan = estimate.stages[static_cast<size_t>(stage)];
     const double predicted = plan.bytes.framework();

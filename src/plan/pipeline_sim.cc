@@ -141,7 +141,8 @@ double pipeline_lower_bound(const ScheduleOptions& options, const PipelineCosts&
   for (int stage = 0; stage < options.pp; ++stage) {
     double busy = 0;
     for (int chunk = 0; chunk < options.vpp; ++chunk) {
-      const auto v = static_cast<size_t>(chunk * options.pp + stage);
+      const int virtual_stage = chunk * options.pp + stage;
+      const auto v = static_cast<size_t>(virtual_stage);
       busy += costs.virtual_stages[v].forward + costs.virtual_stages[v].backward;
     }
     bound = std::max(bound, before + options.num_microbatches * busy);

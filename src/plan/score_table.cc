@@ -105,7 +105,7 @@ class RowReader {
   std::string text(const char* key) const {
     const auto found = columns_.find(key);
     if (found != columns_.end()) {
-      const std::string cell = trimmed(row_.fields[static_cast<size_t>(found->second)]);
+      std::string cell = trimmed(row_.fields[static_cast<size_t>(found->second)]);
       if (!empty_cell(cell)) {
         return cell;
       }

@@ -1,6 +1,7 @@
 #include "plan/search_space.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/divisors.h"
 #include "base/error.h"
@@ -11,7 +12,7 @@ namespace plait {
 namespace {
 
 std::vector<int64_t> only(int fixed, std::vector<int64_t> all) {
-  return fixed > 0 ? std::vector<int64_t>{fixed} : all;
+  return fixed > 0 ? std::vector<int64_t>{fixed} : std::move(all);
 }
 
 // Layers of each stage such that the slowest stage, the head counted on the last, is as fast as

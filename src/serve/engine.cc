@@ -272,7 +272,7 @@ ServingEngine::~ServingEngine() {
 void ServingEngine::wait_until_ready() {
   for (const std::unique_ptr<Replica>& replica : replicas_) {
     if (const std::optional<Error> failure = replica->state().wait_until_ready()) {
-      throw *failure;
+      throw Error(*failure);
     }
   }
 }

@@ -198,7 +198,7 @@ void EngineLoop::warm_up() {
     sequence->prompt_count = prompt;
     sequence->last_count = std::min(prompt + 2, plan_.limits.max_model_len);
     sequence->request.sampling = {.temperature = 0, .ignore_eos = true};
-    sequence->sink = [](RequestUpdate) {};
+    sequence->sink = [](const RequestUpdate&) {};
     scheduler_.add(std::move(sequence));
     while (!scheduler_.idle()) {
       step();

@@ -175,7 +175,7 @@ void GenerationJob::record_times(Choice& choice, const RequestUpdate& update) {
   choice.last_s = since_arrival;
 }
 
-void GenerationJob::on_update(size_t index, RequestUpdate update) {
+void GenerationJob::on_update(size_t index, const RequestUpdate& update) {
   if (done_) {
     return;
   }

@@ -70,7 +70,7 @@ class GenerationJob final : public std::enable_shared_from_this<GenerationJob> {
 
   OutputText make_output() const;
   bool submit(Choice& choice);
-  void on_update(size_t index, RequestUpdate update);
+  void on_update(size_t index, const RequestUpdate& update);
   bool take_failure(const Choice& choice, const RequestUpdate& update);
   // Returns true if the choice is complete.
   bool take_tokens(Choice& choice, const RequestUpdate& update, AnswerChoice& delta);

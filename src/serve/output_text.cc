@@ -37,7 +37,7 @@ void OutputText::add_events(const std::vector<ToolEvent>& events, OutputDelta& d
   }
 }
 
-void OutputText::add_content(std::string text, OutputDelta& delta) {
+void OutputText::add_content(const std::string& text, OutputDelta& delta) {
   if (options_.tools) {
     add_events(calls_.push(text), delta);
   } else {

@@ -55,7 +55,7 @@ class OutputText {
 
  private:
   void pass_on(const std::string& text, OutputDelta& delta);
-  void add_content(std::string text, OutputDelta& delta);
+  void add_content(const std::string& text, OutputDelta& delta);
   void add_events(const std::vector<ToolEvent>& events, OutputDelta& delta);
 
   OutputOptions options_;

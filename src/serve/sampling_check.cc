@@ -41,7 +41,7 @@ std::optional<FieldProblem> check_tokens(const SamplingParams& params, const Eng
       return FieldProblem{"logit_bias", fmt::format("logit_bias names token {}; ids are 0 to {}",
                                                     token, limits.vocab_size - 1)};
     }
-    if (const auto problem = check_range({"logit_bias", bias, -100, 100})) {
+    if (auto problem = check_range({"logit_bias", bias, -100, 100})) {
       return problem;
     }
   }

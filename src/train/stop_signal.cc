@@ -16,9 +16,11 @@
 namespace plait {
 namespace {
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): signals are the process's.
 std::atomic<int> requested{0};
 std::atomic<bool> watching{false};
 std::thread watcher;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 sigset_t watched_signals() {
   sigset_t set;

@@ -1,6 +1,6 @@
 #include "checkpoint_rig.h"
 
-#include <cstring>
+#include <bit>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -32,7 +32,7 @@ int64_t count_differences(std::span<const float> a, std::span<const float> b) {
   CHECK_EQ(a.size(), b.size());
   int64_t count = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    count += std::memcmp(&a[i], &b[i], sizeof(float)) != 0 ? 1 : 0;
+    count += std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]) ? 1 : 0;
   }
   return count;
 }

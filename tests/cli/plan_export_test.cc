@@ -92,7 +92,7 @@ TEST_F(PlanExport, StandardOutputTakesOneFile) {
   EXPECT_NE(several.err.find("--file NAME"), std::string::npos);
   const Result chosen =
       run_plait(command("deepspeed", {"--layout", "dp2", "--file", "ds_config.json"}));
-  EXPECT_EQ(chosen.out.find("{"), 0u);
+  EXPECT_EQ(chosen.out.find('{'), 0u);
 }
 
 TEST_F(PlanExport, PagesAreWritten) {

@@ -108,8 +108,7 @@ void ApiRig::load() {
 }
 
 void ApiRig::reply_with(const std::string& text) {
-  const std::vector<int32_t> ids = byte_ids(text);
-  service_->set_reply([ids](const GenerationRequest&) { return ids; });
+  service_->set_reply([ids = byte_ids(text)](const GenerationRequest&) { return ids; });
 }
 
 HttpAnswer ApiRig::chat(Json body) {

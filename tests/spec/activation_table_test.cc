@@ -91,7 +91,7 @@ TEST(ActivationTable, SixteenBitBytesPerLayer) {
   const int64_t tokens = 256;
   const double sbh = 256.0 * 512;
   const double f = 2048.0 / 512;
-  const auto per_sbh = [&](Layout layout) {
+  const auto per_sbh = [&](const Layout& layout) {
     const auto bytes = layer_saved_bytes(model, layout, {.tokens = tokens, .dtype = DType::kBF16});
     return static_cast<double>(bytes) / sbh;
   };

@@ -162,7 +162,8 @@ TEST(Schedule, EveryForwardAndBackwardOnceAndInOrder) {
           ASSERT_EQ(backwards_of_chunk[action.chunk], options.num_microbatches);
         }
       }
-      const auto expected = static_cast<size_t>(options.vpp * options.num_microbatches);
+      const auto expected =
+          static_cast<size_t>(options.vpp) * static_cast<size_t>(options.num_microbatches);
       ASSERT_EQ(forwards.size(), expected);
       ASSERT_EQ(backwards.size(), expected);
       ASSERT_EQ(static_cast<int>(reduces.size()), options.vpp);

@@ -243,7 +243,7 @@ TEST(Validate, HeadsAndMlpDivideByTp) {
 }
 
 TEST(Validate, NoLayerIsEverDropped) {
-  const auto shape = [](int64_t layers, int pp, int vpp, std::vector<int64_t> stage_layers) {
+  const auto shape = [](int64_t layers, int pp, int vpp, const std::vector<int64_t>& stage_layers) {
     return [=](RunShape& run) {
       run.model.num_layers = layers;
       run.layout.pp = pp;

@@ -10,7 +10,7 @@
 namespace plait::tidy {
 namespace {
 
-Tree tree(std::vector<std::pair<std::string, std::string>> files) {
+Tree tree(const std::vector<std::pair<std::string, std::string>>& files) {
   Tree result;
   for (auto& [path, content] : files) {
     result.push_back(make_text_file(path, content));

@@ -13,9 +13,9 @@ std::string describe(const MemoryCase& c) {
                      recompute_name(c.recompute), dtype_name(c.dtype), c.tied ? "tied" : "untied");
 }
 
-EngineConfig memory_run_config(const MemoryCase& c, ModelConfig model, int64_t seq_len) {
+EngineConfig memory_run_config(const MemoryCase& c, const ModelConfig& model, int64_t seq_len) {
   EngineConfig config;
-  config.model = std::move(model);
+  config.model = model;
   config.model.tie_word_embeddings = c.tied;
   Layout base;
   base.schedule = c.schedule;

@@ -25,7 +25,7 @@ struct MemoryCase {
 std::string describe(const MemoryCase& c);
 
 // The run of a case: 4 micro-batches of 2 rows of `seq_len` tokens for each replica. Checked.
-EngineConfig memory_run_config(const MemoryCase& c, ModelConfig model, int64_t seq_len);
+EngineConfig memory_run_config(const MemoryCase& c, const ModelConfig& model, int64_t seq_len);
 
 MemoryEstimate estimate_run(const EngineConfig& config);
 

@@ -56,10 +56,12 @@ class Scratch {
   int64_t capacity_ = 0;
 };
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): memory that a thread keeps.
 thread_local Scratch shared_scratch;   // of the calling thread: panels that all threads read
 thread_local Scratch private_scratch;  // panels of one thread
 thread_local Scratch partial_scratch;  // f32 sums of a 16-bit c
 thread_local Scratch bias_scratch;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 // op(a) by rows or op(b) by columns.
 struct Operand {

@@ -15,11 +15,12 @@ PipelineRunner::PipelineRunner(const ParallelContext& context, const BoundarySha
   for (const Action& action : actions_) {
     num_microbatches_ = std::max(num_microbatches_, action.microbatch + 1);
   }
-  slots_.resize(static_cast<size_t>(num_microbatches_ * context.layout().vpp));
+  slots_.resize(static_cast<size_t>(num_microbatches_) * static_cast<size_t>(context.layout().vpp));
 }
 
 PipelineRunner::Slot& PipelineRunner::slot(const Action& action) {
-  return slots_[static_cast<size_t>(action.chunk * num_microbatches_ + action.microbatch)];
+  const int index = action.chunk * num_microbatches_ + action.microbatch;
+  return slots_[static_cast<size_t>(index)];
 }
 
 Tensor PipelineRunner::receive(ProcessGroup& group, int peer) {

@@ -24,7 +24,7 @@ std::optional<ShellAssignment> parse_assignment(std::string_view raw) {
   ShellAssignment assignment;
   assignment.name = std::string(raw.substr(0, end));
   if (end < raw.size() && raw[end] == '[') {
-    const size_t close = raw.find("]", end);
+    const size_t close = raw.find(']', end);
     if (close == std::string_view::npos) {
       return std::nullopt;
     }

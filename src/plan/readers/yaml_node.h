@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace YAML {  // NOLINT(readability-identifier-naming)
+namespace YAML {
 class Node;
 }
 

@@ -82,7 +82,7 @@ Value repeated(Runtime& runtime, const Value& sequence, int64_t count) {
   count = std::max<int64_t>(count, 0);
   if (const MarkedText* text = sequence.as_text()) {
     const auto limit = static_cast<size_t>(runtime.limits().text_bytes);
-    if (text->size() > 0 && static_cast<size_t>(count) > limit / text->size()) {
+    if (!text->empty() && static_cast<size_t>(count) > limit / text->size()) {
       runtime.fail(fmt::format("a text grows beyond {} bytes", limit));
     }
     runtime.charge_text(text->size() * static_cast<size_t>(count));

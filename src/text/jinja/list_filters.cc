@@ -71,7 +71,11 @@ Value mapped(const FilterCall& call) {
       continue;
     }
     Value value = attribute_path(call.runtime, item, *attribute);
-    results.push_back(value.is_undefined() && absent != nullptr ? *absent : std::move(value));
+    if (value.is_undefined() && absent != nullptr) {
+      results.push_back(*absent);
+    } else {
+      results.push_back(std::move(value));
+    }
   }
   return Value::list(std::move(results));
 }
