@@ -43,7 +43,7 @@ void fuzz_profile_csv(std::span<const std::byte> input) {
       Profile profile;
       profile.ranks.resize(1);
       read(file.path(), profile.ranks.front(), profile.notes);
-      look(std::move(profile));
+      look(profile);
     });
   }
   accept_or_refuse([&] {
@@ -53,7 +53,7 @@ void fuzz_profile_csv(std::span<const std::byte> input) {
     for (auto& [number, rank] : ranks) {
       profile.ranks.push_back(std::move(rank));
     }
-    look(std::move(profile));
+    look(profile);
   });
 }
 
@@ -63,7 +63,7 @@ void fuzz_profile_db(std::span<const std::byte> input) {
     Profile profile;
     profile.ranks.resize(1);
     read_database(file.path(), profile.ranks.front(), profile.notes);
-    look(std::move(profile));
+    look(profile);
   });
 }
 
@@ -75,13 +75,13 @@ void fuzz_profile_json(std::span<const std::byte> input) {
       Profile profile;
       profile.ranks.resize(1);
       read(file.path(), profile.ranks.front(), profile.notes);
-      look(std::move(profile));
+      look(profile);
     });
   }
   accept_or_refuse([&] {
     Profile profile;
     profile.ranks = read_trace(file.path(), 0, profile.notes);
-    look(std::move(profile));
+    look(profile);
   });
 }
 

@@ -44,9 +44,7 @@ bool GenerationJob::submit(Choice& choice) {
   }
   const auto index = static_cast<size_t>(choice.answer.index);
   auto sink = [self = shared_from_this(), post = setup_.post, index](RequestUpdate update) {
-    post([self, index, update = std::move(update)]() mutable {
-      self->on_update(index, std::move(update));
-    });
+    post([self, index, update = std::move(update)] { self->on_update(index, update); });
   };
   const GenerationService::Submission submission =
       setup_.model->service->submit(std::move(request), std::move(sink));

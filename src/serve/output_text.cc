@@ -50,9 +50,9 @@ void OutputText::pass_on(const std::string& text, OutputDelta& delta) {
     add_content(text, delta);
     return;
   }
-  ReasoningParser::Delta parts = reasoning_->push(text);
+  const ReasoningParser::Delta parts = reasoning_->push(text);
   delta.reasoning += parts.reasoning;
-  add_content(std::move(parts.content), delta);
+  add_content(parts.content, delta);
 }
 
 void OutputText::push(int32_t token, OutputDelta& delta) {
@@ -73,9 +73,9 @@ void OutputText::finish(OutputDelta& delta) {
     pass_on(stops_.finish(), delta);
   }
   if (reasoning_) {
-    ReasoningParser::Delta parts = reasoning_->finish();
+    const ReasoningParser::Delta parts = reasoning_->finish();
     delta.reasoning += parts.reasoning;
-    add_content(std::move(parts.content), delta);
+    add_content(parts.content, delta);
   }
   if (options_.tools) {
     add_events(calls_.finish(), delta);

@@ -251,6 +251,21 @@ void check_mixed_order(ProcessGroup& group, Device& device) {
   EXPECT_TRUE(c.read() == encode(DType::kI64, std::vector<int64_t>(count, 2 * n)));
 }
 
+// A float as `dtype`, at a place of memory.
+void put(float x, DType dtype, std::byte* at) {
+  const BFloat16 b = to_bf16(x);
+  const Float16 h = to_f16(x);
+  dtype == DType::kF32    ? std::memcpy(at, &x, 4)
+  : dtype == DType::kBF16 ? std::memcpy(at, &b, 2)
+                          : std::memcpy(at, &h, 2);
+}
+
+float rounded_to(float x, DType dtype) {
+  return dtype == DType::kF32    ? x
+         : dtype == DType::kBF16 ? to_float(to_bf16(x))
+                                 : to_float(to_f16(x));
+}
+
 void check_order_of_addition(ProcessGroup& group, Device& device) {
   const auto contribution = [](int rank, int64_t i) {
     return std::ldexp(1.0F + static_cast<float>((i * 7 + rank * 13) % 97) / 97.0F,
@@ -265,25 +280,13 @@ void check_order_of_addition(ProcessGroup& group, Device& device) {
         float sum = 0;
         for (int rank = 0; rank < group.size(); ++rank) {
           const float x = contribution(rank, i);
-          const float rounded = dtype == DType::kF32    ? x
-                                : dtype == DType::kBF16 ? to_float(to_bf16(x))
-                                                        : to_float(to_f16(x));
+          const float rounded = rounded_to(x, dtype);
           sum = rank == 0 ? rounded : sum + rounded;
           if (rank == group.rank()) {
-            std::byte* at = mine.data() + i * dtype_size(dtype);
-            const BFloat16 b = to_bf16(x);
-            const Float16 h = to_f16(x);
-            dtype == DType::kF32    ? std::memcpy(at, &x, 4)
-            : dtype == DType::kBF16 ? std::memcpy(at, &b, 2)
-                                    : std::memcpy(at, &h, 2);
+            put(x, dtype, mine.data() + i * dtype_size(dtype));
           }
         }
-        std::byte* at = want.data() + i * dtype_size(dtype);
-        const BFloat16 b = to_bf16(sum);
-        const Float16 h = to_f16(sum);
-        dtype == DType::kF32    ? std::memcpy(at, &sum, 4)
-        : dtype == DType::kBF16 ? std::memcpy(at, &b, 2)
-                                : std::memcpy(at, &h, 2);
+        put(sum, dtype, want.data() + i * dtype_size(dtype));
       }
       OnDevice buffer(device, mine);
       group.all_reduce({buffer.ptr(), count, dtype, ReduceOp::kSum, false});

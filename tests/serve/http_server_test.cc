@@ -105,6 +105,7 @@ TEST(HttpServer, RefusesWhatIsNoHttp) {
   for (const char* bytes : {"hello\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "GET / HTTP/3.0\r\n\r\n",
                             "GET /version HTTP/1.1\r\nno colon here\r\n\r\n",
                             "POST /tokenize HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+                            // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one text
                             "POST /tokenize HTTP/1.1\r\nContent-Length: 3\r\n"
                             "Transfer-Encoding: chunked\r\n\r\n"}) {
     HttpClient client(rig.port());

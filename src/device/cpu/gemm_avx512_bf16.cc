@@ -18,6 +18,7 @@ inline __attribute__((always_inline)) V multiply_add(float a, V b, V acc) {
 #if defined(__AVX512BF16__)
   return (V)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_ps(a), (__m512bh)b);
 #else
+  // NOLINTNEXTLINE(modernize-use-using): as in vector.inc
   typedef uint32_t Bits __attribute__((vector_size(kLanes * 4)));
   uint32_t pair;
   __builtin_memcpy(&pair, &a, 4);
