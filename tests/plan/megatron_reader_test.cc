@@ -230,12 +230,37 @@ TEST(MegatronReader, Launchers) {
   };
   EXPECT_EQ(world("torchrun --nproc-per-node=8 --nnodes 2"), 16);
   EXPECT_EQ(world("python3 -m torch.distributed.launch --nproc_per_node 4"), 4);
+  EXPECT_EQ(world("python -u -X dev -m torch.distributed.run --nproc_per_node 4"), 4);
+  EXPECT_EQ(world("uv run python -m torch.distributed.run --nproc_per_node 8"), 8);
   EXPECT_EQ(world("nohup numactl -N 0 torchrun --nproc_per_node 8"), 8);
   EXPECT_EQ(world("deepspeed --num_gpus 8 --num_nodes 2"), 16);
   EXPECT_EQ(world("msrun --worker_num 16 --local_worker_num 8 --join True"), 16);
   EXPECT_EQ(world("srun -N 2 --ntasks-per-node=8 python -u"), 16);
   EXPECT_EQ(world("mpirun --allow-run-as-root -np 8 -x A python"), 8);
   EXPECT_EQ(world("A=1 env B=2 torchrun --nproc_per_node 8"), 8);
+}
+
+TEST(MegatronReader, SwiftsDefaults) {
+  const auto job = [](const std::string& flags) {
+    return check_text(
+        "NPROC_PER_NODE=8 megatron sft --model Qwen3-8B --max_length 2048 "
+        "--micro_batch_size 1 --global_batch_size 16 " +
+            flags,
+        "x.sh", {});
+  };
+  EXPECT_EQ(job("").job.layout.zero, 1);
+  EXPECT_EQ(job("").job.lora.rank, 0);
+  EXPECT_EQ(job("--use_distributed_optimizer false").job.layout.zero, 0);
+  EXPECT_EQ(job("--overlap_param_gather true --overlap_grad_reduce true").num_errors(), 0);
+  EXPECT_EQ(job("--train_type lora").job.lora.rank, 8);
+  EXPECT_EQ(job("--tuner_type lora --lora_rank 16 --target_modules all-linear").job.lora.rank, 16);
+  // Without a shape no rule about layers holds.
+  EXPECT_EQ(check_text("NPROC_PER_NODE=8 megatron sft --load x-mcore --max_length 2048 "
+                       "--pipeline_model_parallel_size 2 --decoder_last_pipeline_num_layers 11 "
+                       "--micro_batch_size 1 --global_batch_size 16",
+                       "x.sh", {})
+                .num_errors(),
+            0);
 }
 
 TEST(MegatronReader, VocabularyOfATokenizerIsAssumedAndSaid) {

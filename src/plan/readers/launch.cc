@@ -44,6 +44,7 @@ class Reader {
   void skip_wrappers();
   bool read_mpi();
   void read_options();
+  size_t last_python_option() const;
   void set_option(std::string name, size_t at, const std::string& value);
   std::optional<Launch> take_program();
   std::optional<Launch> read_msrun_script();
@@ -85,7 +86,8 @@ int64_t Reader::count(size_t at, const std::string& option, const std::string& t
 void Reader::skip_wrappers() {
   static constexpr std::string_view kBare[] = {"nohup", "exec", "sudo", "time", "command", "then"};
   static constexpr std::string_view kOptions[] = {"numactl", "taskset", "stdbuf", "nice",
-                                                  "timeout", "setsid",  "nsys",   "ncu"};
+                                                  "timeout", "setsid",  "nsys",   "ncu",
+                                                  "uv",      "poetry",  "conda"};
   while (at_ < words_.size()) {
     const std::string name = base_name(word(at_));
     if (std::find(std::begin(kBare), std::end(kBare), name) != std::end(kBare)) {
@@ -179,13 +181,27 @@ void Reader::read_options() {
   at_ = std::min(at_, words_.size());
 }
 
+// The word before a module or script: python itself, or the last of its own options.
+size_t Reader::last_python_option() const {
+  static constexpr std::string_view kAlone[] = {"-u", "-B", "-O", "-OO", "-E", "-I",
+                                                "-s", "-S", "-q", "-v",  "-P", "-d"};
+  size_t at = at_;
+  for (;;) {
+    const std::string& next = word(at + 1);
+    if (next == "-X" || next == "-W") {
+      at += 2;
+    } else if (std::find(std::begin(kAlone), std::end(kAlone), next) != std::end(kAlone)) {
+      ++at;
+    } else {
+      return at;
+    }
+  }
+}
+
 // What stands behind the launcher.
 std::optional<Launch> Reader::take_program() {
   if (is_python(word(at_))) {
-    ++at_;
-    while (word(at_) == "-u" || word(at_) == "-B" || word(at_) == "-O") {
-      ++at_;
-    }
+    at_ = last_python_option() + 1;
   }
   if (word(at_) == "-m") {
     ++at_;
@@ -235,11 +251,12 @@ std::optional<Launch> Reader::read() {
   }
   launch_.line = words_[at_].line;
   const std::string name = base_name(word(at_));
-  if (is_python(name) && word(at_ + 1) == "-m" &&
-      (word(at_ + 2).starts_with("torch.distributed.") ||
-       word(at_ + 2) == "accelerate.commands.launch")) {
-    launch_.launcher = word(at_ + 2);
-    at_ += 3;
+  const size_t python = is_python(name) ? last_python_option() : at_;
+  if (is_python(name) && word(python + 1) == "-m" &&
+      (word(python + 2).starts_with("torch.distributed.") ||
+       word(python + 2) == "accelerate.commands.launch")) {
+    launch_.launcher = word(python + 2);
+    at_ = python + 3;
     read_options();
     return take_program();
   }

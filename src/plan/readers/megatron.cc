@@ -19,11 +19,22 @@ std::vector<ShellWord> translated(const Launch& launch) {
     return words;
   }
   std::vector<ShellWord> kept;
+  bool lora = false;
+  bool has_rank = false;
   for (size_t i = 0; i < words.size(); ++i) {
     std::string& text = words[i].text;
     if (text == "--max_length" || text == "--max-length") {
       text = "--seq-length";
+    } else if (text == "--lora_rank") {
+      text = "--lora-r";
+    } else if (text == "--target_modules") {
+      text = "--lora-target-modules";
+    } else if ((text == "--train_type" || text == "--tuner_type") && i + 1 < words.size()) {
+      lora = words[i + 1].text == "lora";
+      ++i;
+      continue;
     }
+    has_rank = has_rank || text == "--lora-r";
     const bool is_flag = text.starts_with("--");
     const bool has_value = i + 1 < words.size() && !words[i + 1].text.starts_with("--");
     if (is_flag && has_value && words[i + 1].text == "false") {
@@ -33,6 +44,11 @@ std::vector<ShellWord> translated(const Launch& launch) {
     kept.push_back(words[i]);
     if (is_flag && has_value && words[i + 1].text == "true") {
       ++i;
+    }
+  }
+  if (lora && !has_rank) {
+    for (const char* text : {"--lora-r", "8"}) {  // the default
+      kept.emplace_back().text = text;
     }
   }
   return kept;
@@ -51,6 +67,20 @@ MegatronReader::MegatronReader(const Launch& launch, const std::string& origin,
       given_model_ = launch.arguments[i + 1].text;
     }
   }
+}
+
+// ms-swift: on unless it is switched off (swift/megatron/arguments/megatron_args.py).
+bool MegatronReader::swift_shards_optimizer() const {
+  if (launch_.kind != ProgramKind::kSwift) {
+    return false;
+  }
+  for (size_t i = 0; i + 1 < launch_.arguments.size(); ++i) {
+    const std::string& flag = launch_.arguments[i].text;
+    if (flag == "--use_distributed_optimizer" || flag == "--use-distributed-optimizer") {
+      return launch_.arguments[i + 1].text != "false";
+    }
+  }
+  return true;
 }
 
 bool MegatronReader::any(std::initializer_list<const char*> names) const {
@@ -135,7 +165,7 @@ void MegatronReader::read_degrees() {
   }
   layout.sp = flags_.has("sequence-parallel");
   mark("sp", "sequence-parallel");
-  layout.zero = flags_.has("use-distributed-optimizer") ? 1 : 0;
+  layout.zero = flags_.has("use-distributed-optimizer") || swift_shards_optimizer() ? 1 : 0;
   mark("zero", "use-distributed-optimizer");
   const std::string sharding = flags_.text("data-parallel-sharding-strategy").value_or("");
   if (any({"use-megatron-fsdp", "use-custom-fsdp"})) {

@@ -17,6 +17,7 @@ class MegatronReader {
  private:
   // megatron.cc: degrees, batch, precision, memory.
   void refuse_other_programs() const;
+  bool swift_shards_optimizer() const;
   void read_stack();
   void read_degrees();
   void read_world();

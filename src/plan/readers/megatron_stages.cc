@@ -80,7 +80,8 @@ std::vector<int64_t> parse_stage_layout(const std::string& text) {
 void MegatronReader::read_stages() {
   Layout& layout = out_.job.layout;
   listed_layers_ = out_.job.model.num_layers;
-  if (listed_layers_ < 1) {
+  const bool told = out_.has_model || flags_.has("num-layers");
+  if (!told || listed_layers_ < 1) {
     return;
   }
   if (static_cast<int64_t>(layout.pp) > kMaxStages) {
