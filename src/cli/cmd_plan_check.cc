@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,16 +34,48 @@ void apply_settings(PlanCheckFlags& flags) {
   }
 }
 
+void print(const CheckReport& report, bool json) {
+  std::fputs((json ? check_report_json(report) : check_report_text(report)).c_str(), stdout);
+}
+
+// One after the other; returns the largest status. As JSON: a list, without those that cannot be
+// read.
+int check_files(const PlanCheckFlags& flags) {
+  int status = 0;
+  const char* before = flags.json ? "[" : "";
+  for (const std::string& path : flags.words) {
+    try {
+      const CheckReport report = check_file(path, flags.options);
+      std::fputs(before, stdout);
+      print(report, flags.json);
+      before = flags.json ? "," : "\n";
+      status = std::max(status, report.ok() ? 0 : 1);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "plait: %s\n", error.what());
+      status = std::max(status, exit_code(error.code()));
+    }
+  }
+  if (flags.json) {
+    std::puts(*before == '[' ? "[]" : "]");
+  }
+  return status;
+}
+
 int run_check(PlanCheckFlags& flags) {
   apply_settings(flags);
   if (!flags.cluster.empty()) {
     flags.options.cluster = load_cluster(flags.cluster);
   }
+  if (flags.words.size() > 1 && std::ranges::all_of(flags.words, [](const std::string& word) {
+        std::error_code ignored;
+        return std::filesystem::is_regular_file(word, ignored);
+      })) {
+    return check_files(flags);
+  }
   const bool is_file = flags.words.size() == 1 && !flags.words[0].starts_with("-");
   const CheckReport report = is_file ? check_file(flags.words[0], flags.options)
                                      : check_arguments(flags.words, flags.options);
-  const std::string text = flags.json ? check_report_json(report) : check_report_text(report);
-  std::fputs(text.c_str(), stdout);
+  print(report, flags.json);
   return report.ok() ? 0 : 1;
 }
 
@@ -52,8 +86,8 @@ void add_plan_check_command(CLI::App& plan, Command& chosen) {
   CLI::App* check = plan.add_subcommand(
       "check", "find what contradicts itself in a launch file; nothing in it is executed");
   check->footer(
-      "Reads launch scripts of Megatron-LM, MindSpeed and MindSpeed-LLM, and their flags after "
-      "--.\n"
+      "Reads launch scripts of Megatron-LM, MindSpeed-LLM, ms-swift, DeepSpeed and vLLM, "
+      "MindFormers YAML, DeepSpeed JSON, Kubernetes manifests, and flags or a command after --.\n"
       "Exit status: 0 no error found; 1 errors, or a stage that does not fit; 2 it cannot be "
       "read.\n"
       "Examples:\n"
@@ -61,7 +95,7 @@ void add_plan_check_command(CLI::App& plan, Command& chosen) {
       "  plait plan check train.sh --set NNODES=4 --set 1=/data --json\n"
       "  plait plan check --devices 16 -- --tensor-model-parallel-size 8 --num-layers 46");
   ReadOptions& read = flags->options.read;
-  check->add_option("file", flags->words, "a launch file, or flags after --")->required();
+  check->add_option("file", flags->words, "launch files, or flags after --")->required();
   check->add_option("--set", flags->settings,
                     "NAME=VALUE of a variable that the script does not set, 1=VALUE for $1");
   check->add_option("--devices", read.devices, "devices, where the file does not tell")

@@ -48,6 +48,25 @@ TEST_F(PlanCheck, AVariableOutOfRangeIsNamedWithItsLine) {
   EXPECT_EQ(report["problems"][0]["where"]["line"], 2);
 }
 
+TEST_F(PlanCheck, SeveralFiles) {
+  std::string text = kScript;
+  text.replace(text.find("TIMEOUT=1200"), 12, "TIMEOUT=60");
+  const std::string good = write("ok.sh", kScript);
+  const std::string bad = write("bad.sh", text);
+  const std::string foreign = write("other.sh", "python3 -m some.trainer a=1\n");
+  EXPECT_EQ(run_plait({"plan", "check", good, good}).status, 0);
+  const Result both = run_plait({"plan", "check", good, bad, "--json"});
+  EXPECT_EQ(both.status, 1);
+  const Json reports = parse_json(both.out, "stdout");
+  ASSERT_EQ(reports.size(), 2U);
+  EXPECT_EQ(reports[0]["ok"], true);
+  EXPECT_EQ(reports[1]["ok"], false);
+  const Result all = run_plait({"plan", "check", foreign, bad, "--json"});
+  EXPECT_EQ(all.status, 2);
+  EXPECT_EQ(parse_json(all.out, "stdout").size(), 1U);
+  EXPECT_NE(all.err.find("other.sh"), std::string::npos);
+}
+
 TEST_F(PlanCheck, PlainArguments) {
   const Result result =
       run_plait({"plan", "check", "--devices", "2", "--", "--num-layers", "48",
