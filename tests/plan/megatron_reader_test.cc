@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -238,6 +239,22 @@ TEST(MegatronReader, Launchers) {
   EXPECT_EQ(world("srun -N 2 --ntasks-per-node=8 python -u"), 16);
   EXPECT_EQ(world("mpirun --allow-run-as-root -np 8 -x A python"), 8);
   EXPECT_EQ(world("A=1 env B=2 torchrun --nproc_per_node 8"), 8);
+}
+
+TEST(MegatronReader, RulesOfFlagsThatAreAbsent) {
+  const std::string job = "deepspeed --num_gpus 8 pretrain_gpt.py " + std::string(kLlama) +
+                          "--deepspeed --zero-stage 3 ";
+  EXPECT_EQ(check_text(job, "x.sh", {}).num_errors(), 1);
+  EXPECT_EQ(check_text(job + "--no-pipeline-parallel", "x.sh", {}).num_errors(), 0);
+  const auto warned = [](const std::string& flags) {
+    const ReadJob found = read(std::string(kLlama) + flags);
+    return std::ranges::any_of(found.problems, [](const CheckProblem& problem) {
+      return problem.key == "--moe-ffn-hidden-size";
+    });
+  };
+  EXPECT_TRUE(warned("--num-experts 64 --moe-router-topk 6"));
+  EXPECT_FALSE(warned("--num-experts 64 --moe-router-topk 6 --moe-ffn-hidden-size 1408"));
+  EXPECT_FALSE(warned("--num-experts 8 --moe-router-topk 2"));
 }
 
 TEST(MegatronReader, SwiftsDefaults) {

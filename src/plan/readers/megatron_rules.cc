@@ -137,6 +137,14 @@ void MegatronReader::check_pipeline_flags() {
             "a fixed length (--no-pad-to-seq-lengths off), or pp=1",
             "modelscope/ms-swift issue 10013");
   }
+  if (out_.job.stack == Stack::kDeepSpeed && layout.zero >= 2 && layout.pp == 1 &&
+      !flags_.has("no-pipeline-parallel")) {
+    problem(
+        Severity::kError, "no-pipeline-parallel",
+        "ZeRO 2 and 3 need it even with one stage: without it the model is built as a pipeline, "
+        "which refuses them",
+        "--no-pipeline-parallel", "Megatron-DeepSpeed pretrain_gpt.py, model_provider");
+  }
   const std::string loader = flags_.text("dataloader-type").value_or("");
   if (flags_.has("load") && loader == "external" && !flags_.has("no-load-rng")) {
     problem(Severity::kWarning, "dataloader-type",
@@ -153,6 +161,14 @@ void MegatronReader::check_model_flags() {
     return;
   }
   const bool moe = job.model.moe.num_experts > 0;
+  constexpr int64_t kManyExperts = 32;  // such models have narrow ones
+  if (flags_.integer("num-experts").value_or(0) >= kManyExperts &&
+      !flags_.has("moe-ffn-hidden-size") && flags_.has("ffn-hidden-size")) {
+    problem(Severity::kWarning, "moe-ffn-hidden-size",
+            fmt::format("each of the {} experts is then as wide as --ffn-hidden-size = {}",
+                        job.model.moe.num_experts, flags_.integer("ffn-hidden-size").value_or(0)),
+            "--moe-ffn-hidden-size N, as the model's configuration has it", kArguments);
+  }
   if (!moe && job.layout.ep > 1) {
     problem(Severity::kError, "expert-model-parallel-size",
             "expert parallelism needs a model with experts (--num-experts)",
