@@ -12,7 +12,8 @@ inline bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-inline bool is_name_byte(char c) {
+// A letter, digit or underscore.
+inline bool is_word(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 

@@ -73,6 +73,10 @@ void add_captures(const LogLine& line, int pattern, Captures& captures) {
   }
 }
 
+bool has_hit(const LogLine& line, int pattern) {
+  return std::ranges::any_of(line.hits, [&](const LogHit& hit) { return hit.pattern == pattern; });
+}
+
 bool is_warning(const LogLine& line) {
   constexpr size_t kHead = 160;  // where a level stands
   static constexpr std::string_view kLevels[] = {
@@ -208,6 +212,22 @@ void fill_years(std::vector<ScannedFile>& files) {
   }
 }
 
+// What lines of torchrun's table say of how a worker ended.
+void drop_worker_hits(std::vector<LogLine>::iterator begin, std::vector<LogLine>::iterator end) {
+  for (auto line = begin; line != end; ++line) {
+    if (line->text.find("exitcode") != std::string::npos ||
+        line->text.find("Signal ") != std::string::npos) {
+      line->hits.clear();
+    }
+  }
+}
+
+// The end of "{name}" that begins at `open`; npos if it is none.
+size_t end_of_name(const std::string& text, size_t open) {
+  const size_t end = run_end(text, open + 1, is_word);
+  return end > open + 1 && end < text.size() && text[end] == '}' ? end : std::string::npos;
+}
+
 }  // namespace
 
 FindingList find_faults(const std::vector<ScannedFile>& files, const RuleSet& rules) {
@@ -304,44 +324,21 @@ std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const Rul
 
 void drop_ended_workers(std::vector<ScannedFile>& files, const RuleSet& rules) {
   constexpr int64_t kLongestTable = 20000;  // lines, of some thousand workers
-  const auto has = [](const LogLine& line, int pattern) {
-    return std::ranges::any_of(line.hits,
-                               [&](const LogHit& hit) { return hit.pattern == pattern; });
-  };
   for (ScannedFile& file : files) {
-    const LogLine* table = nullptr;
+    auto table = file.lines.end();
     for (auto line = file.lines.begin(); line != file.lines.end(); ++line) {
-      if (has(*line, rules.torchrun_table_pattern())) {
-        table = &*line;
-      } else if (table != nullptr && has(*line, rules.torchrun_root_pattern())) {
-        const int64_t begin =
-            line->number - table->number < kLongestTable ? table->number : line->number;
-        for (auto entry = file.lines.begin(); entry != line; ++entry) {
-          const bool of_a_worker = entry->text.find("exitcode") != std::string::npos ||
-                                   entry->text.find("Signal ") != std::string::npos;
-          if (entry->number > begin && of_a_worker) {
-            entry->hits.clear();
-          }
+      if (has_hit(*line, rules.torchrun_table_pattern())) {
+        table = line;
+      } else if (table != file.lines.end() && has_hit(*line, rules.torchrun_root_pattern())) {
+        if (line->number - table->number < kLongestTable) {
+          drop_worker_hits(table + 1, line);
         }
-        table = nullptr;
+        table = file.lines.end();
       }
     }
     std::erase_if(file.lines, [](const LogLine& line) { return line.hits.empty(); });
   }
 }
-
-namespace {
-
-// The end of "{name}" that begins at `open`; npos if it is none.
-size_t end_of_name(const std::string& text, size_t open) {
-  size_t at = open + 1;
-  while (at < text.size() && (is_name_byte(text[at]))) {
-    ++at;
-  }
-  return at > open + 1 && at < text.size() && text[at] == '}' ? at : std::string::npos;
-}
-
-}  // namespace
 
 std::string filled_in(const std::string& text, const Captures& captures) {
   std::string result;

@@ -17,10 +17,6 @@ bool is_hex(char c) {
   return is_digit(c) || (folded(c) >= 'a' && folded(c) <= 'f');
 }
 
-bool is_word(char c) {
-  return is_digit(c) || (folded(c) >= 'a' && folded(c) <= 'z') || c == '_';
-}
-
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\xa0' || c == '\xc2';
 }

@@ -7,23 +7,27 @@ namespace {
 constexpr double kNcclBytes = 100e6;
 constexpr double kHcclBytes = 200.0 * 1024 * 1024;
 
+SplitBytes split_bytes(double bytes, bool sharded) {
+  return {sharded ? 0 : bytes, sharded ? bytes : 0};
+}
+
 StateBytes megatron_states(const TrainJob& job) {
   const bool sharded = job.layout.zero >= 1;
   StateBytes s;
   switch (job.dtype) {
     case DType::kF32:
       s.weights.whole = s.gradients.whole = 4;
-      s.optimizer = {sharded ? 0.0 : 8.0, sharded ? 8.0 : 0.0};
+      s.optimizer = split_bytes(8, sharded);
       break;
     case DType::kF16:
       // 16-bit gradients; the f32 copy of the rank's own part counts as optimizer.
       s.weights.whole = s.gradients.whole = 2;
-      s.optimizer = {sharded ? 0.0 : 16.0, sharded ? 16.0 : 0.0};
+      s.optimizer = split_bytes(16, sharded);
       break;
     default:
       s.weights.whole = 2;
       s.gradients.whole = 4;
-      s.optimizer = {sharded ? 0.0 : 12.0, sharded ? 12.0 : 0.0};
+      s.optimizer = split_bytes(12, sharded);
       if (job.reuse_fp32_param) {
         // The bf16 copy is the upper half of the f32 master; with shards, only of the rank's own.
         (sharded ? s.optimizer.sharded : s.weights.whole) -= 2;
@@ -38,17 +42,16 @@ StateBytes deepspeed_states(const TrainJob& job) {
   const double e = job.dtype == DType::kF32 ? 4 : 2;
   const double optimizer = job.dtype == DType::kF32 ? 8 : 12;
   const int zero = job.layout.zero;
-  s.weights = {zero >= 3 ? 0 : e, zero >= 3 ? e : 0};
-  s.gradients = {zero >= 2 ? 0 : e, zero >= 2 ? e : 0};
-  s.optimizer = {zero >= 1 ? 0 : optimizer, zero >= 1 ? optimizer : 0};
+  s.weights = split_bytes(e, zero >= 3);
+  s.gradients = split_bytes(e, zero >= 2);
+  s.optimizer = split_bytes(optimizer, zero >= 1);
   return s;
 }
 
 StateBytes mindformers_states(const TrainJob& job) {
-  const bool sharded = job.layout.zero >= 1;
   StateBytes s;
   s.weights.whole = s.gradients.whole = job.params_16bit ? 2 : 4;
-  s.optimizer = {sharded ? 0.0 : 8.0, sharded ? 8.0 : 0.0};
+  s.optimizer = split_bytes(8, job.layout.zero >= 1);
   return s;
 }
 

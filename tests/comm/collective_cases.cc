@@ -16,30 +16,22 @@ int64_t value(int rank, int64_t i) {
   return (rank + 1) * ((i % 5) + 1) % 17;
 }
 
+void put_float(std::byte* at, DType dtype, float f) {
+  const BFloat16 b = to_bf16(f);
+  const Float16 h = to_f16(f);
+  dtype == DType::kF32    ? std::memcpy(at, &f, 4)
+  : dtype == DType::kBF16 ? std::memcpy(at, &b, 2)
+                          : std::memcpy(at, &h, 2);
+}
+
 void put(std::byte* at, DType dtype, int64_t v) {
-  const auto f = static_cast<float>(v);
-  switch (dtype) {
-    case DType::kF32:
-      std::memcpy(at, &f, 4);
-      return;
-    case DType::kBF16: {
-      const BFloat16 x = to_bf16(f);
-      std::memcpy(at, &x, 2);
-      return;
-    }
-    case DType::kF16: {
-      const Float16 x = to_f16(f);
-      std::memcpy(at, &x, 2);
-      return;
-    }
-    case DType::kI32: {
-      const auto x = static_cast<int32_t>(v);
-      std::memcpy(at, &x, 4);
-      return;
-    }
-    case DType::kI64:
-      std::memcpy(at, &v, 8);
-      return;
+  if (dtype == DType::kI64) {
+    std::memcpy(at, &v, 8);
+  } else if (dtype == DType::kI32) {
+    const auto x = static_cast<int32_t>(v);
+    std::memcpy(at, &x, 4);
+  } else {
+    put_float(at, dtype, static_cast<float>(v));
   }
 }
 
@@ -251,15 +243,6 @@ void check_mixed_order(ProcessGroup& group, Device& device) {
   EXPECT_TRUE(c.read() == encode(DType::kI64, std::vector<int64_t>(count, 2 * n)));
 }
 
-// A float as `dtype`, at a place of memory.
-void put(float x, DType dtype, std::byte* at) {
-  const BFloat16 b = to_bf16(x);
-  const Float16 h = to_f16(x);
-  dtype == DType::kF32    ? std::memcpy(at, &x, 4)
-  : dtype == DType::kBF16 ? std::memcpy(at, &b, 2)
-                          : std::memcpy(at, &h, 2);
-}
-
 float rounded_to(float x, DType dtype) {
   return dtype == DType::kF32    ? x
          : dtype == DType::kBF16 ? to_float(to_bf16(x))
@@ -283,10 +266,10 @@ void check_order_of_addition(ProcessGroup& group, Device& device) {
           const float rounded = rounded_to(x, dtype);
           sum = rank == 0 ? rounded : sum + rounded;
           if (rank == group.rank()) {
-            put(x, dtype, mine.data() + i * dtype_size(dtype));
+            put_float(mine.data() + i * dtype_size(dtype), dtype, x);
           }
         }
-        put(sum, dtype, want.data() + i * dtype_size(dtype));
+        put_float(want.data() + i * dtype_size(dtype), dtype, sum);
       }
       OnDevice buffer(device, mine);
       group.all_reduce({buffer.ptr(), count, dtype, ReduceOp::kSum, false});

@@ -110,9 +110,13 @@ void MegatronReader::assume(std::string text, const char* flag) {
       {std::move(text), flag == nullptr ? SourceLine{out_.origin, 0} : flags_.where(flag)});
 }
 
-void MegatronReader::assume_less_memory(std::string text, const char* flag) {
-  assume(std::move(text), flag);
-  out_.memory_is_upper_bound = true;
+void MegatronReader::assume_less_memory(std::initializer_list<const char*> flags, const char* why) {
+  for (const char* flag : flags) {
+    if (flags_.has(flag)) {
+      assume(fmt::format(fmt::runtime(why), flag), flag);
+      out_.memory_is_upper_bound = true;
+    }
+  }
 }
 
 void MegatronReader::problem(Severity severity, const char* flag, std::string rule,
@@ -315,38 +319,16 @@ void MegatronReader::read_memory() {
     const int64_t megabytes = parse_integer(buffer->second.text).value_or(0);
     job.comm_buffer_bytes = std::clamp<int64_t>(megabytes, 0, 1 << 20) << 20;
   }
-  static constexpr const char* kSavers[] = {"recompute-norm",
-                                            "smart-swap",
-                                            "moe-zero-memory",
-                                            "recompute-mla-up-proj",
-                                            "mla-zero-memory",
-                                            "cpu-offloading",
-                                            "fine-grained-activation-offloading",
-                                            "adaptive-memory-optimization"};
-  for (const char* flag : kSavers) {
-    if (flags_.has(flag)) {
-      assume_less_memory(fmt::format("what --{} saves is not subtracted from the estimate", flag),
-                         flag);
-    }
-  }
-  for (const char* flag : {"variable-seq-lengths", "no-pad-to-seq-lengths"}) {
-    if (flags_.has(flag)) {
-      assume_less_memory(
-          fmt::format("rows have the length of their samples (--{}): memory is that of rows of "
-                      "--seq-length",
-                      flag),
-          flag);
-    }
-  }
-  for (const char* flag :
-       {"o2-optimizer", "o2-gradient", "quant-states", "quant-grads", "main-params-dtype"}) {
-    if (flags_.has(flag)) {
-      assume_less_memory(
-          fmt::format("the optimizer of lower precision (--{}) is counted as the standard one",
-                      flag),
-          flag);
-    }
-  }
+  assume_less_memory({"recompute-norm", "smart-swap", "moe-zero-memory", "recompute-mla-up-proj",
+                      "mla-zero-memory", "cpu-offloading", "fine-grained-activation-offloading",
+                      "adaptive-memory-optimization"},
+                     "what --{} saves is not subtracted from the estimate");
+  assume_less_memory({"variable-seq-lengths", "no-pad-to-seq-lengths"},
+                     "rows have the length of their samples (--{}): memory is that of rows of "
+                     "--seq-length");
+  assume_less_memory(
+      {"o2-optimizer", "o2-gradient", "quant-states", "quant-grads", "main-params-dtype"},
+      "the optimizer of lower precision (--{}) is counted as the standard one");
 }
 
 void MegatronReader::read_lora() {

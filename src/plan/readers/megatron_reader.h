@@ -56,8 +56,9 @@ class MegatronReader {
   int64_t setting(const char* key, const char* flag, int64_t otherwise, int64_t least = 1);
   void mark(const char* key, const char* flag);
   void assume(std::string text, const char* flag = nullptr);
-  // As assume: something that makes memory less than is estimated.
-  void assume_less_memory(std::string text, const char* flag);
+  // For each of the flags that is given: it makes memory less than is estimated. {} in `why`: the
+  // flag.
+  void assume_less_memory(std::initializer_list<const char*> flags, const char* why);
   void problem(Severity severity, const char* flag, std::string rule, std::string suggestion,
                std::string source);
   bool any(std::initializer_list<const char*> names) const;
