@@ -1,8 +1,11 @@
 #include "comm/fault.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 
@@ -17,6 +20,23 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): signal handlers read it.
 std::atomic<bool> lost{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers read it");
+
+// Below the second that mpirun leaves between SIGTERM and SIGKILL.
+constexpr int kReportGraceMs = 500;
+
+// Only calls that are async-signal-safe. A process that has lost a peer leaves by itself.
+void on_sigterm(int) {
+  const int errno_before = errno;
+  constexpr int kStepMs = 10;
+  for (int waited_ms = 0; waited_ms < kReportGraceMs && !peer_lost(); waited_ms += kStepMs) {
+    poll(nullptr, 0, kStepMs);
+  }
+  if (!peer_lost()) {
+    signal(SIGTERM, SIG_DFL);
+    raise(SIGTERM);  // takes effect when this handler returns
+  }
+  errno = errno_before;
+}
 
 void print_line(const std::string& text) noexcept {
   const std::string line = text + "\n";
@@ -37,6 +57,17 @@ bool peer_lost() {
 
 void set_peer_lost() {
   lost.store(true, std::memory_order_relaxed);
+}
+
+void hold_sigterm_for_report() {
+  struct sigaction current {};
+  if (sigaction(SIGTERM, nullptr, &current) == 0 && current.sa_handler == SIG_DFL) {
+    struct sigaction held {};
+    held.sa_handler = on_sigterm;
+    held.sa_flags = SA_RESTART;
+    sigemptyset(&held.sa_mask);
+    sigaction(SIGTERM, &held, nullptr);
+  }
 }
 
 std::string format_fault(const FaultReport& report) {

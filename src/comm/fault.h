@@ -13,6 +13,11 @@ namespace plait {
 bool peer_lost();
 void set_peer_lost();
 
+// A launcher that sees a rank die sends SIGTERM to the others, often before they have noticed.
+// Where nobody handles or blocks that signal: gives the process half a second to notice and to
+// report, and lets the signal take effect if it does not.
+void hold_sigterm_for_report();
+
 // What one rank knows about a lost one.
 struct FaultReport {
   int rank = 0;  // of this process

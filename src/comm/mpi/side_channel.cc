@@ -159,6 +159,7 @@ void SideChannel::start(const SideChannelAddress& address) {
   if (options_.rank != 0) {
     connect_to(address);
   }
+  hold_sigterm_for_report();
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "plait-side");
     sigset_t all;
