@@ -98,6 +98,7 @@ class Calibration {
       chip.peak_f32 = measured(gemm.peak);
       chip.gemm_efficiency = measured(gemm.efficiency);
       chip.gemm_half_flops = measured(gemm.half_flops);
+      chip.gemm_weight_bandwidth = measured(gemm.weight_bandwidth);
       // Below f32 where the CPU has no 16-bit products.
       chip.peak_16bit = measured(measure_peak(device, DType::kBF16, budget_));
       say("attention");

@@ -48,8 +48,12 @@ std::string cluster_file_text(const Cluster& cluster) {
   if (!chip.bf16) {
     text += "bf16 = false\n";
   }
-  if (chip.stream_bandwidth.value > 0) {
-    text += figure("stream_bandwidth", chip.stream_bandwidth);
+  for (const auto& [key, sourced] :
+       {std::pair("stream_bandwidth", &chip.stream_bandwidth),
+        std::pair("gemm_weight_bandwidth", &chip.gemm_weight_bandwidth)}) {
+    if (sourced->value > 0) {
+      text += figure(key, *sourced);
+    }
   }
   text += fmt::format("\n[cluster.{}]\nchip = \"{}\"\ndevices_per_server = {}\nservers = {}\n",
                       cluster.name, chip.name, cluster.devices_per_server, cluster.servers);

@@ -50,6 +50,7 @@ struct GemmFit {
   double peak = 0;        // FLOP/s of the best product
   double efficiency = 0;  // see Chip::gemm_efficiency
   double half_flops = 0;
+  double weight_bandwidth = 0;  // bytes/s; see Chip::gemm_weight_bandwidth; 0: too fast to tell
 };
 // The three products of a layer's linear maps (forward, both backward), by shape.
 GemmFit measure_gemm(Device& device, const MeasureBudget& budget);

@@ -40,6 +40,7 @@ struct Product {
   double flops() const {
     return 2.0 * static_cast<double>(tokens) * static_cast<double>(out) * static_cast<double>(in);
   }
+  double weight_bytes() const { return static_cast<double>(out * in * kF32Bytes); }
 };
 
 // Mean seconds of the three products of a linear map.
@@ -81,7 +82,8 @@ GemmFit measure_gemm(Device& device, const MeasureBudget& budget) {
   fit.peak = measure_peak(device, DType::kF32, budget);
   const int64_t tokens = budget.tokens;
   const int64_t n = budget.largest / 4;
-  // seconds = (flops + half_flops) / (peak * efficiency): linear in flops.
+  // seconds = (flops + half_flops) / (peak * efficiency) + weight bytes / weight bandwidth: linear
+  // in flops and in weight bytes.
   std::vector<FitPoint> points;
   for (const int64_t rows : {tokens / 4, tokens / 2, tokens}) {
     for (const auto& [out, in] : {std::pair(n, n),
@@ -91,7 +93,7 @@ GemmFit measure_gemm(Device& device, const MeasureBudget& budget) {
                                   {4 * n, 2 * n},
                                   {2 * n, 4 * n}}) {
       const Product p{rows, out, in};
-      points.push_back({{p.flops(), 1}, linear_seconds(device, p, budget)});
+      points.push_back({{p.flops(), 1, p.weight_bytes()}, linear_seconds(device, p, budget)});
       fit.peak = std::max(fit.peak, p.flops() / points.back().seconds);
     }
   }
@@ -99,6 +101,7 @@ GemmFit measure_gemm(Device& device, const MeasureBudget& budget) {
   fit.peak = std::max(fit.peak, 1 / coefficients[0]);
   fit.efficiency = 1 / coefficients[0] / fit.peak;
   fit.half_flops = coefficients[1] / coefficients[0];
+  fit.weight_bandwidth = coefficients[2] > 0 ? 1 / coefficients[2] : 0;
   return fit;
 }
 

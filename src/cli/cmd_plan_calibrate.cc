@@ -32,7 +32,7 @@ int run_calibrate(CalibrateFlags& flags) {
       fmt::format(
           "a rank of {} threads, {} cores:\n"
           "  products     {:.1f} GFLOP/s f32, {:.1f} bf16; {:.0f} % of it large, half at {:.2g} "
-          "MFLOP\n"
+          "MFLOP; weights {:.1f} GB/s\n"
           "  attention    {:.0f} % of the f32 peak\n"
           "  elementwise  {:.1f} GB/s in a layer; {:.1f} in the optimizer, {:.1f} all ranks\n"
           "  all cores    {:.0f} % of a rank's speed alone\n"
@@ -41,7 +41,8 @@ int run_calibrate(CalibrateFlags& flags) {
           "written: {}; use it with --cluster {} --stack plait --dtype fp32\n",
           cluster.threads_per_rank, cluster.cores, chip.peak_f32.value * 1e-9,
           chip.peak_16bit.value * 1e-9, 100 * chip.gemm_efficiency.value,
-          chip.gemm_half_flops.value * 1e-6, 100 * chip.attention_efficiency.value,
+          chip.gemm_half_flops.value * 1e-6, chip.gemm_weight_bandwidth.value * 1e-9,
+          100 * chip.attention_efficiency.value,
           chip.memory_bandwidth.value * chip.memory_efficiency.value * 1e-9,
           chip.stream_bandwidth.value * 1e-9, cluster.host_bandwidth.value * 1e-9,
           100 * cluster.crowded_share.value, chip.launch_s.value * 1e6, link.latency_s.value * 1e6,

@@ -41,7 +41,8 @@ Operator gemm(const char* name, double m, double n, double k, double e) {
   op.name = name;
   op.kind = OpKind::kGemm;
   op.flops = op.gemm_flops = 2 * m * n * k;
-  op.bytes = e * (m * k + k * n + m * n);
+  op.weight_bytes = e * k * n;
+  op.bytes = e * (m * k + m * n) + op.weight_bytes;
   return op;
 }
 
@@ -99,6 +100,7 @@ void add_plain_attention(const TrainJob& job, const Sizes& s, LayerWork& work) {
   const double scores = s.tokens * s.seq * s.heads;
   Operator products = gemm("scores and context", s.tokens * s.heads, s.seq, 2 * s.head_dim, s.e);
   products.bytes = s.e * (2 * scores + 4 * s.tokens * s.heads * s.head_dim);
+  products.weight_bytes = 0;
   products.gemm_flops = 2 * s.seq * s.seq * s.head_dim;
   products.launches = 5;  // with the transpositions around them
   products.core_attention = true;
@@ -202,13 +204,15 @@ void add_experts(const TrainJob& job, const Sizes& s, LayerWork& work) {
   add_linear("router", s.norm_tokens, static_cast<double>(moe.num_experts), s.hidden, s.e, 0, work);
   work.operators.push_back(elementwise("permute", 4 * rows * row_bytes, rows * row_bytes, 6));
   Operator up = gemm("experts up", rows, s.model.gated_mlp ? 2 * ffn : ffn, s.hidden, s.e);
-  up.bytes += (local - 1) * s.e * s.hidden * ffn * (s.model.gated_mlp ? 2 : 1);
+  up.bytes += (local - 1) * up.weight_bytes;
+  up.weight_bytes *= local;
   up.gemm_flops = up.flops / local;
   up.saved = rows * row_bytes;
   work.operators.push_back(up);
   add_activation(s, rows, ffn, work);
   Operator down = gemm("experts down", rows, s.hidden, ffn, s.e);
-  down.bytes += (local - 1) * s.e * s.hidden * ffn;
+  down.bytes += (local - 1) * down.weight_bytes;
+  down.weight_bytes *= local;
   down.gemm_flops = down.flops / local;
   down.saved = rows * ffn * s.e;
   down.keeps_activation = true;

@@ -22,10 +22,11 @@ struct Operator {
   const char* name = "";
   OpKind kind = OpKind::kMemory;
   double flops = 0;
-  double gemm_flops = 0;  // of one product, which decides its efficiency: flops / products
-  double bytes = 0;       // traffic to device memory
-  double saved = 0;       // bytes kept for backward
-  double backward = 2;    // backward's work and traffic as a multiple of forward's
+  double gemm_flops = 0;    // of one product, which decides its efficiency: flops / products
+  double bytes = 0;         // traffic to device memory
+  double weight_bytes = 0;  // of a product's weight
+  double saved = 0;         // bytes kept for backward
+  double backward = 2;      // backward's work and traffic as a multiple of forward's
   int launches = 1;
   bool core_attention = false;  // softmax and the products around it
   // What it keeps is an activation function's output, which that function's kept input gives again.

@@ -66,7 +66,8 @@ Chip chip_of_rank(const Cluster& cluster) {
   const double share = cluster.core_share();
   // What the optimizer's streams take from each other is in host_bandwidth.
   chip.stream_bandwidth.value *= share;
-  for (Sourced* rate : {&chip.peak_16bit, &chip.peak_f32, &chip.memory_bandwidth}) {
+  for (Sourced* rate :
+       {&chip.peak_16bit, &chip.peak_f32, &chip.memory_bandwidth, &chip.gemm_weight_bandwidth}) {
     rate->value *= share * cluster.speed_share();
   }
   chip.launch_s.value /= share;

@@ -98,6 +98,9 @@ std::string provenance_text(const Cluster& cluster) {
   line("memory bandwidth", chip.memory_bandwidth, 1e9, "GB/s");
   line("GEMM efficiency", chip.gemm_efficiency, 1, "");
   line("GEMM work at half of it", chip.gemm_half_flops, 1e9, "GFLOP");
+  if (chip.gemm_weight_bandwidth.value > 0) {
+    line("bandwidth of GEMM weights", chip.gemm_weight_bandwidth, 1e9, "GB/s");
+  }
   line("attention efficiency", chip.attention_efficiency, 1, "");
   line("bandwidth efficiency", chip.memory_efficiency, 1, "");
   line("host time a kernel", chip.launch_s, 1e-6, "us");

@@ -29,12 +29,14 @@ double operator_seconds(const Chip& chip, const Operator& op, double peak) {
   if (op.kind == OpKind::kMemory) {
     return traffic;
   }
-  double efficiency = chip.attention_efficiency.value;
-  if (op.kind == OpKind::kGemm) {
-    efficiency =
-        chip.gemm_efficiency.value * op.gemm_flops / (op.gemm_flops + chip.gemm_half_flops.value);
+  if (op.kind == OpKind::kAttention) {
+    return std::max(op.flops / (peak * chip.attention_efficiency.value), traffic);
   }
-  return std::max(op.flops / (peak * efficiency), traffic);
+  const double efficiency =
+      chip.gemm_efficiency.value * op.gemm_flops / (op.gemm_flops + chip.gemm_half_flops.value);
+  const double weight =
+      chip.gemm_weight_bandwidth.value > 0 ? op.weight_bytes / chip.gemm_weight_bandwidth.value : 0;
+  return std::max(op.flops / (peak * efficiency) + weight, traffic);
 }
 
 class StageTimer {

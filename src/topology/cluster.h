@@ -39,6 +39,9 @@ struct Chip {
   // reached: efficiency(f) = gemm_efficiency * f / (f + gemm_half_flops).
   Sourced gemm_efficiency;
   Sourced gemm_half_flops;
+  // bytes/s at which a product's weight (or its gradient) is brought into the form and the place
+  // where it is multiplied, on top of that: what makes few rows slow on a CPU. 0: not told apart.
+  Sourced gemm_weight_bandwidth;
   Sourced attention_efficiency;  // share of the peak, flash attention
   Sourced memory_efficiency;     // share of memory_bandwidth of large elementwise kernels
   Sourced launch_s;              // host time of one kernel, hidden where the device is busy

@@ -31,6 +31,7 @@ const std::vector<Figure<Chip>>& chip_figures() {
       {"memory_bandwidth", &Chip::memory_bandwidth, 1e6, 1e17, {}},
       {"gemm_efficiency", &Chip::gemm_efficiency, 1e-3, 1, 0.8},
       {"gemm_half_flops", &Chip::gemm_half_flops, 0, 1e16, 1e10},
+      {"gemm_weight_bandwidth", &Chip::gemm_weight_bandwidth, 0, 1e17, 0.0},
       {"attention_efficiency", &Chip::attention_efficiency, 1e-3, 1, 0.5},
       {"memory_efficiency", &Chip::memory_efficiency, 1e-3, 1, 0.7},
       {"launch_s", &Chip::launch_s, 0, 1, 5e-6},

@@ -47,6 +47,7 @@ TEST(Calibrate, WritesAFileThatLoadClusterReads) {
   expect_between("peak_16bit", chip.peak_16bit, 1e7, 1e14);
   expect_between("gemm_efficiency", chip.gemm_efficiency, 0.01, 1);
   expect_between("gemm_half_flops", chip.gemm_half_flops, 0, 1e10);
+  expect_between("gemm_weight_bandwidth", chip.gemm_weight_bandwidth, 0, 1e15);
   expect_between("attention_efficiency", chip.attention_efficiency, 0.001, 1);
   expect_between("memory_bandwidth", chip.memory_bandwidth, 1e7, 1e13);
   expect_between("memory_efficiency", chip.memory_efficiency, 0.001, 1);
