@@ -11,6 +11,7 @@
 #include "doctor/jobs.h"
 #include "doctor/verdict.h"
 #include "doctor/waits.h"
+#include "doctor/watchdog_reading.h"
 
 namespace plait {
 namespace {
@@ -212,6 +213,14 @@ void read_flights(std::vector<ScannedFile>& files, const RuleSet& rules) {
   }
 }
 
+// What the watchdogs say together as well.
+void read_watchdogs(std::vector<ScannedFile>& files, const RuleSet& rules) {
+  const std::string text = describe_watchdogs(files, rules);
+  if (!text.empty()) {
+    files.push_back(scan_text(text, "watchdogs of all ranks", rules));
+  }
+}
+
 std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet& rules) {
   read_flights(files, rules);
   std::vector<std::string> notes;
@@ -222,6 +231,7 @@ std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet&
   for (const std::string& note : align_clocks(files, rules)) {
     notes.push_back(printable(note));
   }
+  read_watchdogs(files, rules);
   for (const ScannedFile& file : files) {
     if (!file.problem.empty()) {
       notes.push_back(printable(file.name + ": " + file.problem));

@@ -179,6 +179,14 @@ RuleSet::RuleSet(Empty /*none*/) {
   communicator_pattern_ = add_pattern("~identifier[{communicator:l}]");
   torchrun_table_pattern_ = add_pattern("ChildFailedError");
   torchrun_root_pattern_ = add_pattern("Root Cause (first observed failure)");
+  first_watchdog_pattern_ = add_pattern(
+      "caught collective operation timeout: Work*(SeqNum={wd_sequence:d}, OpType={wd_operation}, "
+      "NumelIn={wd_in:d}, NumelOut={wd_out:d}");
+  add_pattern(
+      "caught collective operation timeout: Work*(SeqNum={wd_sequence:d}, OpType={wd_operation}, "
+      "Timeout(ms)=");
+  last_watchdog_pattern_ =
+      add_pattern("last enqueued*work: {wd_enqueued:f}, last completed*work: {wd_completed:f}");
 }
 
 RuleSet::RuleSet() : RuleSet(kNoRules) {

@@ -27,6 +27,16 @@ bool better(const Finding& a, const Finding& b) {
   return false;
 }
 
+// True if `a` came from another process than `b`, well before it.
+bool failed_elsewhere_before(const Finding& a, const Finding& b) {
+  constexpr double kWellBefore = 15;  // seconds; the shortest waits give up after 30
+  const LineOrigin& x = a.origin;
+  const LineOrigin& y = b.origin;
+  const bool elsewhere = (x.rank >= 0 && y.rank >= 0 && x.rank != y.rank) ||
+                         (x.pid >= 0 && y.pid >= 0 && x.pid != y.pid);
+  return elsewhere && began_later(b, a, kWellBefore);
+}
+
 double slack_of(const Finding& a, const Finding& b) {
   return a.places[0].file == b.places[0].file ? kSlack : kSlackOfFiles;
 }
@@ -68,7 +78,10 @@ bool explains(const FaultClass& cause, const FaultClass& effect) {
     return false;
   }
   const std::vector<std::string>& named = cause.rule->explains;
-  const bool by_name = std::find(named.begin(), named.end(), effect.rule->name) != named.end();
+  // What ended one process makes others wait; what a waiting process says itself does not.
+  const bool lesser = cause.rule->role < effect.rule->role;
+  const bool by_name = std::find(named.begin(), named.end(), effect.rule->name) != named.end() &&
+                       (!lesser || failed_elsewhere_before(*cause.first, *effect.first));
   const bool by_role = cause.rule->role > effect.rule->role;
   return (by_name || by_role) &&
          !began_later(*cause.first, *effect.first, slack_of(*cause.first, *effect.first));

@@ -64,7 +64,13 @@ WaitedFor find_waited_for(const std::vector<Finding>& findings) {
             fmt::format("rank {} is waited for by {} rank{} and reports no wait itself", guilty,
                         most, most == 1 ? "" : "s")};
   }
-  const bool most_wait = static_cast<int>(waiting.size()) * 2 >= group_size && waiting.size() > 1;
+  const int num_waiting = static_cast<int>(waiting.size());
+  bool most_wait = num_waiting * 2 >= group_size && num_waiting > 1;
+  if (group_size <= 0 && num_waiting >= 4) {
+    // Nobody tells the size: a hole among the ranks that wait is as good, if it is a small one.
+    group_size = *waiting.rbegin() + 1;
+    most_wait = (group_size - num_waiting) * 4 <= num_waiting;
+  }
   if (group_size > 0 && group_size <= 65536 && most_wait) {
     std::string missing;
     for (int rank = 0; rank < group_size; ++rank) {
@@ -74,7 +80,7 @@ WaitedFor find_waited_for(const std::vector<Finding>& findings) {
     }
     if (!missing.empty()) {
       return {missing, "",
-              fmt::format("{} of {} ranks report the wait, these do not: {}", waiting.size(),
+              fmt::format("{} of {} ranks report the wait, these do not: {}", num_waiting,
                           group_size, missing)};
     }
   }

@@ -16,7 +16,8 @@ struct WaitedFor {
 
 // Symptoms name the rank they wait for (captures g_rank, g_host) and the size of the group
 // (rank_size). The guilty is whom most wait for and who does not wait itself; if nobody is named,
-// the ranks of the group that report nothing while at least half of it waits.
+// the ranks of the group that report nothing while at least half of it waits (of a group of
+// unknown size: a few ranks below those that do).
 WaitedFor find_waited_for(const std::vector<Finding>& findings);
 
 }  // namespace plait

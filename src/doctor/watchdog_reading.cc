@@ -1,0 +1,243 @@
+#include "doctor/watchdog_reading.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace plait {
+namespace {
+
+constexpr int64_t kUnknown = -2;  // the watchdog itself prints -1 for "none yet"
+
+int64_t number_at(const Captures& words, const char* name) {
+  const auto found = words.find(name);
+  int64_t value = kUnknown;
+  if (found != words.end()) {
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  }
+  return value;
+}
+
+// The number behind `mark`.
+int64_t number_behind(std::string_view text, std::string_view mark) {
+  const size_t at = text.find(mark);
+  int64_t value = kUnknown;
+  if (at != std::string_view::npos) {
+    std::from_chars(text.data() + at + mark.size(), text.data() + text.size(), value);
+  }
+  return value;
+}
+
+// What one rank's watchdog says of one group.
+struct Watchdog {
+  int64_t sequence = kUnknown;  // that timed out
+  std::string operation;
+  int64_t elements_in = kUnknown, elements_out = kUnknown;
+  int64_t enqueued = kUnknown, completed = kUnknown;
+  double time = -1;  // with its year; else < 0
+
+  bool waits_in(int64_t number) const {
+    return sequence == number || (completed >= 0 && completed < number && enqueued >= number);
+  }
+  std::string call() const {
+    return elements_in == kUnknown ? operation
+                                   : fmt::format("{} of {} element{}", operation, elements_in,
+                                                 elements_in == 1 ? "" : "s");
+  }
+};
+
+using WatchdogsOfGroup = std::map<int, Watchdog>;  // by rank
+
+// Ranks may hand in different numbers of elements to the others.
+bool has_equal_sizes(const std::string& operation) {
+  static const std::set<std::string> kEqual = {
+      "ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
+      "BROADCAST", "REDUCE"};
+  return kEqual.contains(operation);
+}
+
+bool is_message(const std::string& operation) {
+  return operation == "SEND" || operation == "RECV" || operation == "COALESCED";
+}
+
+class WatchdogReader {
+ public:
+  WatchdogReader(const std::vector<ScannedFile>& files, const RuleSet& rules) : rules_(rules) {
+    for (const ScannedFile& file : files) {
+      for (const LogLine& line : file.lines) {
+        for (const LogHit& hit : line.hits) {
+          if (rules_.is_watchdog_pattern(hit.pattern)) {
+            add(line, hit.captures);
+          }
+        }
+      }
+    }
+  }
+
+  std::string describe() {
+    for (const auto& [group, watchdogs] : groups_) {
+      if (!compare_calls(watchdogs)) {
+        find_behind(watchdogs);
+      }
+    }
+    if (text_.empty()) {
+      find_first_hung();
+    }
+    return std::move(text_);
+  }
+
+ private:
+  void add(const LogLine& line, const Captures& words) {
+    int64_t group = number_behind(line.text, "PG ID ");
+    group = group == kUnknown ? number_behind(line.text, "[PG ") : group;
+    int64_t rank = line.origin.rank;
+    if (line.text.find("[rank") == std::string::npos) {
+      const int64_t told = number_behind(line.text, " Rank ");
+      rank = told == kUnknown ? rank : told;
+    }
+    if (rank < 0 || rank > INT32_MAX) {
+      return;
+    }
+    // A line without a group is about the one that the rank's other lines name.
+    int64_t& own = group_of_[static_cast<int>(rank)];
+    if (group == kUnknown) {
+      group = own;
+    } else if (own == 0 && group != 0) {
+      move_watchdog(static_cast<int>(rank), group);
+    }
+    own = group;
+    Watchdog& watchdog = groups_[group][static_cast<int>(rank)];
+    const int64_t sequence = number_at(words, "wd_sequence");
+    if (sequence != kUnknown && watchdog.sequence == kUnknown) {
+      watchdog.sequence = sequence;
+      watchdog.operation = words.at("wd_operation");
+      watchdog.elements_in = number_at(words, "wd_in");
+      watchdog.elements_out = number_at(words, "wd_out");
+    }
+    if (const int64_t enqueued = number_at(words, "wd_enqueued"); enqueued != kUnknown) {
+      watchdog.enqueued = enqueued;
+      const int64_t completed = number_at(words, "wd_completed");
+      watchdog.completed = completed > enqueued ? kUnknown : completed;  // some print garbage
+    }
+    if (watchdog.time < 0 && line.origin.has_year) {
+      watchdog.time = line.origin.time;
+    }
+  }
+
+  // What was said before the group was named.
+  void move_watchdog(int rank, int64_t group) {
+    WatchdogsOfGroup& unnamed = groups_[0];
+    if (const auto found = unnamed.find(rank); found != unnamed.end()) {
+      groups_[group].insert(*found);
+      unnamed.erase(found);
+    }
+  }
+
+  void say(const Watchdog& when, const std::string& what) {
+    const std::string time = shown_time(when.time);
+    text_ += fmt::format("{}{}plait watchdogs: {}\n", time, time.empty() ? "" : " ", what);
+  }
+
+  // True if ranks called different operations under one number.
+  bool compare_calls(const WatchdogsOfGroup& watchdogs) {
+    std::map<int64_t, std::map<std::string, std::vector<int>>> calls_of;  // by number, then call
+    for (const auto& [rank, watchdog] : watchdogs) {
+      if (watchdog.sequence != kUnknown && !is_message(watchdog.operation)) {
+        const bool sized = has_equal_sizes(watchdog.operation);
+        calls_of[watchdog.sequence][sized ? watchdog.call() : watchdog.operation].push_back(rank);
+      }
+    }
+    for (const auto& [sequence, calls] : calls_of) {
+      if (calls.size() < 2) {
+        continue;
+      }
+      const auto most = std::max_element(
+          calls.begin(), calls.end(),
+          [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+      for (const auto& [call, ranks] : calls) {
+        if (call == most->first) {
+          continue;
+        }
+        // Of equally many nobody can say who is wrong.
+        const bool settled = ranks.size() < most->second.size();
+        say(watchdogs.at(ranks[0]),
+            fmt::format("{} {} called {} as number {} of its group, rank {} called {}",
+                        settled ? "rank" : "either rank", fmt::join(ranks, ","), call, sequence,
+                        fmt::join(most->second, ","), most->first));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  void find_behind(const WatchdogsOfGroup& watchdogs) {
+    std::map<int64_t, int> waiting_in;
+    for (const auto& [rank, watchdog] : watchdogs) {
+      if (watchdog.sequence != kUnknown) {
+        waiting_in[watchdog.sequence] += 1;
+      }
+    }
+    if (waiting_in.empty()) {
+      return;
+    }
+    const int64_t waited = waiting_in.rbegin()->first;
+    const auto waiting = std::find_if(watchdogs.begin(), watchdogs.end(), [&](const auto& member) {
+      return member.second.sequence == waited;
+    });
+    const auto num_waiting =
+        std::count_if(watchdogs.begin(), watchdogs.end(),
+                      [&](const auto& member) { return member.second.waits_in(waited); });
+    for (const auto& [rank, watchdog] : watchdogs) {
+      const bool behind = watchdog.enqueued >= 0 && watchdog.enqueued < waited;
+      const bool waits_before = watchdog.sequence != kUnknown && watchdog.sequence < waited &&
+                                !is_message(watchdog.operation);
+      if (behind || waits_before) {
+        say(waiting->second,
+            fmt::format("rank {} did not come to {}, number {} of its group, in which {} wait; its "
+                        "last is number {}",
+                        rank, waiting->second.call(), waited,
+                        num_waiting == 1 ? "one rank" : fmt::format("{} ranks", num_waiting),
+                        behind ? watchdog.enqueued : watchdog.sequence));
+      }
+    }
+  }
+
+  // Only if the job has done nothing else together.
+  void find_first_hung() {
+    const Watchdog* first = nullptr;
+    std::set<int> ranks;
+    for (const auto& [group, watchdogs] : groups_) {
+      for (const auto& [rank, watchdog] : watchdogs) {
+        if (watchdog.sequence > 1 || watchdog.completed > 0 || is_message(watchdog.operation)) {
+          return;
+        }
+        if (watchdog.sequence != kUnknown) {
+          first = &watchdog;
+          ranks.insert(rank);
+        }
+      }
+    }
+    if (first != nullptr) {
+      say(*first, fmt::format("the first operation of the group, {} on rank {}, never ended",
+                              first->call(), fmt::join(ranks, ",")));
+    }
+  }
+
+  const RuleSet& rules_;
+  std::map<int, int64_t> group_of_;
+  std::map<int64_t, WatchdogsOfGroup> groups_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string describe_watchdogs(const std::vector<ScannedFile>& files, const RuleSet& rules) {
+  return WatchdogReader(files, rules).describe();
+}
+
+}  // namespace plait
