@@ -86,8 +86,9 @@ void add_plan_check_command(CLI::App& plan, Command& chosen) {
   CLI::App* check = plan.add_subcommand(
       "check", "find what contradicts itself in a launch file; nothing in it is executed");
   check->footer(
-      "Reads launch scripts of Megatron-LM, MindSpeed-LLM, ms-swift, DeepSpeed and vLLM, "
-      "MindFormers YAML, DeepSpeed JSON, Kubernetes manifests, and flags or a command after --.\n"
+      "Reads launch scripts of Megatron-LM, MindSpeed-LLM, ms-swift, LLaMA-Factory, DeepSpeed and "
+      "vLLM, MindFormers and LLaMA-Factory YAML, DeepSpeed JSON, Kubernetes manifests, and flags "
+      "or a command after --.\n"
       "Exit status: 0 no error found; 1 errors, or a stage that does not fit; 2 it cannot be "
       "read.\n"
       "Examples:\n"

@@ -13,6 +13,7 @@
 #include "plan/readers/deepspeed.h"
 #include "plan/readers/kubernetes.h"
 #include "plan/readers/launch.h"
+#include "plan/readers/llamafactory.h"
 #include "plan/readers/megatron.h"
 #include "plan/readers/mindformers.h"
 #include "plan/readers/plait_run.h"
@@ -103,9 +104,7 @@ std::string mindformers_config(const Launch& launch, const std::string& origin) 
   for (size_t i = 0; i + 1 < launch.arguments.size(); ++i) {
     const ShellWord& value = launch.arguments[i + 1];
     if (launch.arguments[i].text == "--config" && value.known()) {
-      const std::filesystem::path beside =
-          std::filesystem::path(origin).parent_path() / std::filesystem::path(value.text);
-      return std::filesystem::exists(beside) ? beside.string() : value.text;
+      return find_beside(value.text, origin);
     }
   }
   return "";
@@ -157,10 +156,17 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
 CheckReport check_script(const ShellScript& script, const CheckOptions& options) {
   const std::optional<Launch> launch = find_launch(script);
   if (!launch) {
+    std::string unread;
+    constexpr size_t kShown = 2;
+    for (size_t i = 0; i < std::min(kShown, script.not_evaluated.size()); ++i) {
+      const Note& note = script.not_evaluated[i];
+      unread +=
+          fmt::format("{} {}: {}", i == 0 ? ". Not read:" : ";", note.where.text(), note.text);
+    }
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: holds no command that starts training or serving (torchrun, python, msrun, "
-                "deepspeed, vllm serve, ...)",
-                script.origin);
+                "deepspeed, vllm serve, ...){}",
+                script.origin, unread);
   }
   return check_launch(*launch, script.origin, options, &script);
 }
@@ -179,11 +185,13 @@ CheckReport check_manifest(const Manifest& manifest, const std::string& origin,
   const int64_t devices = manifest.pods * manifest.devices;
   if (devices > 0 && report.world_size > 0 && devices != report.world_size) {
     CheckProblem problem;
-    problem.key = "replicas";
-    problem.value = std::to_string(manifest.pods);
+    problem.key = manifest.is_server ? "devices of the pod" : "replicas";
+    problem.value = std::to_string(manifest.is_server ? manifest.devices : manifest.pods);
     problem.rule = fmt::format("{} pods of {} devices are {} devices, but the script starts {}",
                                manifest.pods, manifest.devices, devices, report.world_size);
-    problem.suggestion = report.world_size % manifest.devices == 0
+    problem.suggestion = manifest.is_server
+                             ? fmt::format("{} devices in resources.limits", report.world_size)
+                         : report.world_size % manifest.devices == 0
                              ? fmt::format("replicas={}", report.world_size / manifest.devices)
                              : fmt::format("a script that starts {}", devices);
     problem.source = "a rank a device";
@@ -239,6 +247,12 @@ CheckReport check_text(const std::string& text, const std::string& origin,
   if (origin.ends_with(".yaml") || origin.ends_with(".yml")) {
     if (const std::optional<Manifest> manifest = read_manifest(text, origin)) {
       return check_manifest(*manifest, origin, options);
+    }
+    if (is_llamafactory(text)) {
+      ShellScript script;
+      script.origin = origin;
+      return check_launch(llamafactory_launch(text, origin, options.read.devices), origin, options,
+                          &script);
     }
     return check_read_job(read_mindformers(text, origin, options.read), options);
   }

@@ -16,7 +16,8 @@ struct FlagName {
   const char* deepspeed;
   const char* mindformers;
 };
-constexpr std::array<FlagName, 15> kFlagNames = {{
+constexpr std::array<FlagName, 16> kFlagNames = {{
+    {"dp", "data parallelism", "data parallelism", "parallel_config.data_parallel"},
     {"tp", "--tensor-model-parallel-size", "tensor_parallel.autotp_size",
      "parallel_config.model_parallel"},
     {"pp", "--pipeline-model-parallel-size", "pipeline stages", "parallel_config.pipeline_stage"},
@@ -113,6 +114,15 @@ void compare_stages(Changes& changes, const ReadJob& read, const TrainJob& after
                 "--decoder-first-pipeline-num-layers");
     changes.add("stage_layers", "absent", std::to_string(now.back()),
                 "--decoder-last-pipeline-num-layers");
+  } else if (read.job.stack == Stack::kMindFormers) {
+    // What each stage has more or less than the even share.
+    const int64_t even = after.model.num_layers / static_cast<int64_t>(now.size());
+    std::vector<int64_t> offset = now;
+    for (int64_t& layers : offset) {
+      layers -= even;
+    }
+    changes.add("stage_layers", was.empty() ? "absent" : "the list",
+                fmt::format("[{}]", fmt::join(offset, ", ")));
   } else {
     changes.add("stage_layers", was.empty() ? "absent" : fmt::format("{}", fmt::join(was, ",")),
                 fmt::format("{}", fmt::join(now, ",")));
@@ -134,6 +144,9 @@ std::vector<ProposedChange> changed_settings(const ReadJob& read, const TrainJob
   const bool megatron = before.stack == Stack::kMegatron || before.stack == Stack::kMindSpeed;
   const auto on_off = [](bool on) { return std::string(on ? "on" : "off"); };
   Changes changes(read);
+  if (before.stack == Stack::kMindFormers) {  // for the others it follows from the world
+    changes.compare("dp", before.layout.dp, after.layout.dp);
+  }
   changes.compare("tp", before.layout.tp, after.layout.tp);
   changes.compare("pp", before.layout.pp, after.layout.pp);
   compare_virtual_stages(changes, read, after);
@@ -154,7 +167,8 @@ std::vector<ProposedChange> changed_settings(const ReadJob& read, const TrainJob
     }
   }
   if (before.layout.recompute != after.layout.recompute ||
-      before.recompute_layers != after.recompute_layers) {
+      before.recompute_layers != after.recompute_layers ||
+      before.recompute_layers_of != after.recompute_layers_of) {
     const bool full = after.layout.recompute == Recompute::kFull;
     changes.add("recompute", recompute_name(before.layout.recompute),
                 full && megatron ? "full --recompute-method uniform --recompute-num-layers 1"

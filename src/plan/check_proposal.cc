@@ -140,11 +140,13 @@ void Search::add_memory_edits() {
   add("zero", stages, [](TrainJob& j, int64_t v) { return set_field(j.layout.zero, v); });
   add("sp", {0, 1}, [](TrainJob& j, int64_t v) { return set_field(j.layout.sp, v); });
   add("recompute", {1, 2}, [](TrainJob& j, int64_t v) {
-    if (static_cast<int64_t>(j.layout.recompute) == v && j.recompute_layers < 0) {
+    if (static_cast<int64_t>(j.layout.recompute) == v && j.recompute_layers < 0 &&
+        j.recompute_layers_of.empty()) {
       return false;
     }
     j.layout.recompute = static_cast<Recompute>(v);
     j.recompute_layers = -1;
+    j.recompute_layers_of.clear();
     return true;
   });
   add("micro_batch_size", powers_of_two(std::max<int64_t>(job.batch.micro_batch_size - 1, 1)),

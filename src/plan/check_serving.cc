@@ -23,8 +23,12 @@ constexpr double kOutside = 0.35 * kGiB;
 
 class ServingChecker {
  public:
-  ServingChecker(ServeCommand command, const std::string& origin, const CheckOptions& options)
-      : command_(std::move(command)), options_(options) {
+  ServingChecker(ServeCommand command, const Launch& launch, const std::string& origin,
+                 const CheckOptions& options)
+      : command_(std::move(command)),
+        environment_(launch.environment),
+        joins_ray_(launch.joins_ray),
+        options_(options) {
     report_.origin = origin;
     report_.kind = command_.ascend ? "vllm-ascend command" : "vLLM command";
     report_.serves = true;
@@ -32,6 +36,7 @@ class ServingChecker {
         static_cast<int>(std::min<int64_t>(command_.tp * command_.pp * command_.dp, kMaxRanks));
     report_.unknown_flags = command_.flags.unknown();
     report_.assumptions = command_.flags.notes();
+    report_.assumptions.insert(report_.assumptions.end(), launch.notes.begin(), launch.notes.end());
   }
 
   CheckReport run();
@@ -39,6 +44,7 @@ class ServingChecker {
  private:
   void find_shape();
   void check_heads();
+  void check_visible_devices();
   void check_numbers();
   void check_length();
   void check_memory();
@@ -50,6 +56,8 @@ class ServingChecker {
   }
 
   ServeCommand command_;
+  const std::map<std::string, ShellWord>& environment_;
+  bool joins_ray_;
   const CheckOptions& options_;
   CheckReport report_;
   ModelConfig model_;
@@ -127,6 +135,10 @@ void ServingChecker::find_shape() {
         rest.find("W8A8") != std::string::npos || rest.find("Int8") != std::string::npos) {
       command_.quantization = "fp8";
       assume(fmt::format("'{}' holds weights of 8 bits by its name", rest));
+    } else if (lower(best) == "deepseek-v3" && lower(rest).find("bf16") == std::string::npos &&
+               lower(rest).find("deepseek") != std::string::npos) {
+      command_.quantization = "fp8";
+      assume("DeepSeek publishes these weights in FP8: so they are counted");
     }
   }
 }
@@ -162,6 +174,39 @@ void ServingChecker::check_heads() {
     add(Severity::kError, "tensor-parallel-size", std::to_string(tp),
         fmt::format("must divide the MLP's {} columns", model_.ffn_hidden_size),
         fmt::format("--tensor-parallel-size {}", std::gcd(model_.ffn_hidden_size, tp)), kHeads);
+  }
+}
+
+// One server shows its processes the devices of a list.
+void ServingChecker::check_visible_devices() {
+  const FlagSet& flags = command_.flags;
+  const std::string backend = flags.text("distributed-executor-backend").value_or("");
+  if (backend == "ray" || joins_ray_ || flags.integer("nnodes").value_or(1) > 1) {
+    return;
+  }
+  const int64_t replicas = flags.integer("data-parallel-size-local")
+                               .value_or(flags.has("data-parallel-address") ? 1 : command_.dp);
+  const int64_t needed = command_.tp * command_.pp * replicas;
+  for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
+    const auto found = environment_.find(name);
+    if (found == environment_.end() || !found->second.known() || found->second.text.empty()) {
+      continue;
+    }
+    const std::string& list = found->second.text;
+    const int64_t shown = 1 + std::count(list.begin(), list.end(), ',');
+    if (shown >= needed) {
+      continue;
+    }
+    CheckProblem problem;
+    problem.key = name;
+    problem.value = list.substr(0, 60);
+    problem.rule = fmt::format("shows {} device{}, but tp * pp * dp = {} are started here", shown,
+                               shown == 1 ? "" : "s", needed);
+    problem.suggestion = fmt::format("{} devices in it, or --tensor-parallel-size {}", needed,
+                                     std::gcd(command_.tp, shown));
+    problem.source = "vLLM documentation, distributed serving";
+    problem.where = {report_.origin, found->second.line};
+    report_.problems.push_back(std::move(problem));
   }
 }
 
@@ -266,6 +311,7 @@ CheckReport ServingChecker::run() {
   report_.job.layout.dp = static_cast<int>(command_.dp);
   find_shape();
   check_numbers();
+  check_visible_devices();
   if (report_.has_model) {
     check_heads();
     check_length();
@@ -292,7 +338,7 @@ double kv_bytes_on_device(const ModelConfig& model, int64_t tp, int64_t pp, doub
 
 CheckReport check_serving(const Launch& launch, const std::string& origin,
                           const CheckOptions& options) {
-  return ServingChecker(read_vllm(launch, origin), origin, options).run();
+  return ServingChecker(read_vllm(launch, origin), launch, origin, options).run();
 }
 
 }  // namespace plait

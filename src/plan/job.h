@@ -47,6 +47,8 @@ struct TrainJob {
   // Under Recompute::kFull: layers of each virtual stage that recompute; -1: all of them
   // (Megatron's block method).
   int64_t recompute_layers = -1;
+  // The same for each virtual stage, chunk by chunk (MindFormers' lists); empty: as above.
+  std::vector<int64_t> recompute_layers_of = {};
   // The number above counts layers of a pipeline stage, its virtual stages together (MindSpeed's
   // enable-recompute-layers-per-pp-rank).
   bool recompute_per_stage = false;

@@ -122,7 +122,7 @@ StageActivations stage_activations(const TrainJob& job, const MemoryCosts& costs
   for (size_t v = static_cast<size_t>(stage); v < all.size(); v += static_cast<size_t>(l.pp)) {
     const int64_t counts[2] = {all[v].dense, all[v].moe};
     const double total = static_cast<double>(counts[0] + counts[1]);
-    const double redone_share = total > 0 ? recomputed_layers(job, total) / total : 0;
+    const double redone_share = total > 0 ? recomputed_layers(job, v, total) / total : 0;
     const double activations =
         job.recompute_activation_layers < 0
             ? total

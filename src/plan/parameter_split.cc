@@ -59,9 +59,12 @@ StageSplit stage_split(const TrainJob& job, const ModelCounts& counts) {
   return split;
 }
 
-double recomputed_layers(const TrainJob& job, double layers) {
+double recomputed_layers(const TrainJob& job, size_t virtual_stage, double layers) {
   if (job.layout.recompute != Recompute::kFull) {
     return 0;
+  }
+  if (virtual_stage < job.recompute_layers_of.size()) {
+    return std::min(layers, static_cast<double>(job.recompute_layers_of[virtual_stage]));
   }
   if (job.recompute_layers < 0) {
     return layers;

@@ -21,8 +21,8 @@ struct StageLayers {
   int64_t moe = 0;
 };
 
-// How many of `layers` layers of one virtual stage full recomputation redoes.
-double recomputed_layers(const TrainJob& job, double layers);
+// How many of `layers` layers of one virtual stage (chunk * pp + stage) full recomputation redoes.
+double recomputed_layers(const TrainJob& job, size_t virtual_stage, double layers);
 
 std::vector<StageLayers> virtual_stage_layers(const TrainJob& job);
 

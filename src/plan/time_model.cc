@@ -138,9 +138,10 @@ void add_layers(StageTime& stage, const StageTime& kept, const StageTime& redone
 
 void add_stage_costs(const TrainJob& job, const TimeCosts& costs, const StageSplit& split,
                      TimeParts& parts) {
-  for (const StageLayers& l : split.layers) {
+  for (size_t v = 0; v < split.layers.size(); ++v) {
+    const StageLayers& l = split.layers[v];
     const auto total = static_cast<double>(l.dense + l.moe);
-    const double share = total > 0 ? recomputed_layers(job, total) / total : 0;
+    const double share = total > 0 ? recomputed_layers(job, v, total) / total : 0;
     StageTime stage;
     add_layers(stage, costs.kept[0], costs.redone[0], static_cast<double>(l.dense),
                share * static_cast<double>(l.dense));

@@ -239,6 +239,46 @@ TEST(MindFormers, UnknownKeysAreListed) {
   EXPECT_EQ(report.unknown_flags[0].where.line, 8);
 }
 
+TEST(MindFormers, RecomputationByStage) {
+  const auto activations = [](const std::string& recompute, size_t stage) {
+    const CheckReport report =
+        check(replaced(kYaml, "recompute: True", "recompute: " + recompute), "run.yaml", 128);
+    EXPECT_TRUE(report.memory.has_value()) << problems_of(report);
+    return report.memory ? report.memory->stages[stage].bytes.activations : 0;
+  };
+  EXPECT_LT(activations("[4, 0, 0, 0]", 0), activations("[0, 0, 0, 0]", 0));
+  EXPECT_GT(activations("[4, 0, 0, 0]", 0), activations("[10, 10, 10, 10]", 0));
+  EXPECT_EQ(activations("[4, 0, 0, 0]", 1), activations("[0, 0, 0, 0]", 1));
+  EXPECT_EQ(activations("[10, 10, 10, 10]", 2), activations("True", 2));
+}
+
+TEST(Trainer, LlamaFactory) {
+  const char* yaml =
+      "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nfinetuning_type: lora\nlora_rank: 16\n"
+      "deepspeed: examples/deepspeed/ds_z2_config.json\ncutoff_len: 2048\n"
+      "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\nbf16: true\n";
+  const CheckReport report = check(yaml, "sft.yaml", 8);
+  EXPECT_EQ(report.num_errors(), 0) << problems_of(report);
+  EXPECT_EQ(to_string(report.job.layout), "dp8.zero2");
+  EXPECT_EQ(report.job.batch.global_batch_size, 64);
+  EXPECT_EQ(report.job.batch.seq_len, 2048);
+  EXPECT_EQ(report.job.lora.rank, 16);
+  EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);  // LLaMA-Factory's default
+  const std::string off = std::string(yaml) + "disable_gradient_checkpointing: true\n";
+  EXPECT_EQ(check(off, "sft.yaml", 8).job.layout.recompute, Recompute::kNone);
+}
+
+TEST(Trainer, Swift) {
+  const CheckReport report = check(
+      "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen3-8B --tuner_type full "
+      "--deepspeed zero3_offload --per_device_train_batch_size 1 --max_length 4096\n",
+      "sft.sh");
+  EXPECT_EQ(report.num_errors(), 0) << problems_of(report);
+  EXPECT_EQ(to_string(report.job.layout), "dp4.zero3");
+  EXPECT_TRUE(report.job.offload_optimizer);
+  EXPECT_EQ(report.job.lora.rank, 0);
+}
+
 TEST(Vllm, KvBytes) {
   EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen3-8B"), 1, 1, 2), 147456);
   EXPECT_DOUBLE_EQ(kv_bytes_on_device(find_model("Qwen2.5-7B"), 1, 1, 2), 57344);
@@ -279,6 +319,66 @@ TEST(Vllm, TheCacheMustHoldOneSequence) {
                    .ok());
   EXPECT_NE(find(serve("vllm serve Qwen2.5-72B --max-model-len 4096"), "--tensor-parallel-size"),
             nullptr);
+}
+
+TEST(Vllm, OneServerNeedsAsManyDevicesAsItShows) {
+  const CheckReport few =
+      check("export ASCEND_RT_VISIBLE_DEVICES=0,1,2,3\nvllm serve m -tp 8\n", "serve.sh");
+  EXPECT_NE(problems_of(few).find("shows 4 devices, but tp * pp * dp = 8"), std::string::npos)
+      << problems_of(few);
+  for (const char* fine : {"CUDA_VISIBLE_DEVICES=0,1 vllm serve m -tp 2\n",
+                           "CUDA_VISIBLE_DEVICES=0,1 vllm serve m -tp 2 -pp 2 "
+                           "--distributed-executor-backend ray\n",
+                           "ray start --head\nCUDA_VISIBLE_DEVICES=0 vllm serve m -tp 2\n",
+                           "CUDA_VISIBLE_DEVICES=$IDS vllm serve m -tp 2\n"}) {
+    EXPECT_EQ(check(fine, "serve.sh").num_errors(), 0) << fine;
+  }
+}
+
+TEST(Vllm, ServersOfKubernetes) {
+  const std::string deployment = R"(apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coder}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+        - name: helper
+          image: busybox
+        - name: vllm
+          command: [vllm, serve, Qwen/Qwen3-8B, --tensor-parallel-size, "4"]
+          resources: {limits: {nvidia.com/gpu: DEVICES}}
+)";
+  EXPECT_EQ(check(replaced(deployment, "DEVICES", "4"), "coder.yaml").num_errors(), 0);
+  const CheckReport one = check(replaced(deployment, "DEVICES", "1"), "coder.yaml");
+  ASSERT_EQ(one.num_errors(), 1);
+  EXPECT_EQ(one.problems[0].suggestion, "4 devices in resources.limits");
+  EXPECT_NE(refusal(replaced(deployment, "DEVICES", "$GPUS"), "coder.yaml").find("envsubst"),
+            std::string::npos);
+
+  const std::string group = R"(apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: r1}
+spec:
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        containers:
+          - name: leader
+            command: [sh, -c, "start_ray.sh leader; python3 -m vllm.entrypoints.openai.api_server \
+              --model deepseek-ai/DeepSeek-R1 -tp 8 -pp 2 --max-model-len 4096"]
+            resources: {limits: {nvidia.com/gpu: "8"}}
+    workerTemplate:
+      spec:
+        containers: [{name: worker, command: [sh, -c, start_ray.sh worker]}]
+)";
+  const CheckReport r1 = check(group, "r1.yaml");
+  EXPECT_EQ(r1.num_errors(), 0) << problems_of(r1);
+  EXPECT_EQ(r1.world_size, 16);
+  // Its weights are published in FP8.
+  EXPECT_NE(r1.serving[0].text.find("39."), std::string::npos) << r1.serving[0].text;
 }
 
 TEST(Vllm, ModuleForm) {

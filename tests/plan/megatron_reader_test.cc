@@ -241,6 +241,43 @@ TEST(MegatronReader, Launchers) {
   EXPECT_EQ(world("A=1 env B=2 torchrun --nproc_per_node 8"), 8);
 }
 
+TEST(MegatronReader, CommandsThatAreHardToFind) {
+  const std::string flags = std::string(kLlama) + "--tensor-model-parallel-size 4\n";
+  const auto world = [&](const std::string& script) {
+    const CheckReport report = check_text(script, "train.sh", {});
+    EXPECT_EQ(report.job.layout.tp, 4) << script;
+    return report.world_size;
+  };
+  // Behind words that are not known, in a variable that nothing readable runs, behind ray and srun.
+  EXPECT_EQ(world("APP=\"torchrun --nproc_per_node 8 $DIR/pretrain_gpt.py " + flags +
+                  "\"\n$BINDING $LOCAL_RANK $APP\n"),
+            8);
+  EXPECT_EQ(world("CMD=(torchrun --nproc_per_node 8 pretrain_gpt.py " +
+                  flags.substr(0, flags.size() - 1) + ")\npython - \"${CMD[@]}\" <<'PY'\nPY\n"),
+            8);
+  EXPECT_EQ(world("ray job submit --address=x -- python3 train_async.py --actor-num-nodes 2 "
+                  "--actor-num-gpus-per-node 8 " +
+                  flags),
+            16);
+  EXPECT_EQ(world("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+                  "srun -lu bash -c \"RANK=\\$SLURM_PROCID python3 pretrain_gpt.py " +
+                  flags.substr(0, flags.size() - 1) + "\"\n"),
+            16);
+  EXPECT_EQ(world("torchrun --nproc_per_node=$(nvidia-smi -L | wc -l) pretrain_gpt.py " + flags),
+            8);
+}
+
+TEST(MegatronReader, EmbeddingsAsLayersOfThePartition) {
+  const ReadJob bloom = read(
+      "--num-layers 70 --hidden-size 14336 --num-attention-heads 112 --seq-length 2048 "
+      "--micro-batch-size 2 --pipeline-model-parallel-size 12 --pad-vocab-size-to 250880 "
+      "--pp-partition-method type:transformer|embedding --deepspeed --zero-stage 0");
+  EXPECT_EQ(bloom.job.layout.stage_layers,
+            (std::vector<int64_t>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
+  EXPECT_EQ(bloom.job.model.vocab_size, 250880);
+  EXPECT_TRUE(bloom.unknown_flags.empty());
+}
+
 TEST(MegatronReader, RulesOfFlagsThatAreAbsent) {
   const std::string job = "deepspeed --num_gpus 8 pretrain_gpt.py " + std::string(kLlama) +
                           "--deepspeed --zero-stage 3 ";

@@ -140,8 +140,56 @@ TEST(Shell, LoopsAndFunctions) {
 
 TEST(Shell, EvalOfKnownTextIsRead) {
   EXPECT_EQ(last("CMD=\"torchrun --x 1 a.py\"\neval $CMD\n"), "torchrun|--x|1|a.py");
-  EXPECT_NE(refusal("true\neval $UNKNOWN\n").find("run.sh:2"), std::string::npos);
-  EXPECT_NE(refusal("eval \"$(curl example)\"\n").find("eval"), std::string::npos);
+}
+
+TEST(Shell, EvalOfTextThatIsPartlyKnownIsReadAroundIt) {
+  const ShellScript script = read_script("eval torchrun --nnodes $NODES a.py --tp 4 '>' log\n");
+  EXPECT_EQ(last(script), "torchrun|--nnodes|$NODES|a.py|--tp|4");
+  EXPECT_NE(script.commands.back().words[2].unknown.find("--set NODES=VALUE"), std::string::npos);
+  const ShellScript all_unknown = read_script("true\neval \"$(curl example)\"\nrun ok\n");
+  EXPECT_EQ(last(all_unknown), "run|ok");
+  ASSERT_EQ(all_unknown.not_evaluated.size(), 2U);
+  EXPECT_EQ(all_unknown.not_evaluated[1].where.line, 2);
+}
+
+TEST(Shell, NestedShellsAreRead) {
+  const std::string inner = "run --tp 4 --rank $SLURM_PROCID";
+  EXPECT_EQ(last("CMD='run --tp 4'\nsrun -N 2 bash -c \"$CMD --rank \\$SLURM_PROCID\" 2>&1\n"),
+            "srun|-N|2|run|--tp|4|--rank|$SLURM_PROCID");
+  EXPECT_EQ(last("export T=4\nsrun bash -c 'cd /x && run --tp $T'\n"), "srun|run|--tp|4");
+  EXPECT_EQ(last("docker exec box bash -lc \"A=1 run --tp 4\"\n"), "run|--tp|4");
+  EXPECT_NE(refusal("run() { bash -c run; }\nrun\n").find("nested too deeply"), std::string::npos);
+}
+
+TEST(Shell, CountsOfABatchHeaderAreVariables) {
+  const std::string header =
+      "#!/bin/bash\n#SBATCH --nodes=4 # machines\n#SBATCH --ntasks-per-node 2\n"
+      "#SBATCH --gres=gpu:a100:8\n";
+  EXPECT_EQ(last(header + "run $SLURM_NNODES $SLURM_JOB_NUM_NODES $SLURM_NTASKS\n"), "run|4|4|8");
+  EXPECT_EQ(last(header + "run $SLURM_NTASKS_PER_NODE $SLURM_GPUS_ON_NODE\n"), "run|2|8");
+}
+
+TEST(Shell, NumbersOfDescriptorsAreNoWords) {
+  EXPECT_EQ(last("run --tp 2 2>&1 | tee log\nrun --tp 2 2>/dev/null 1>>log\n"), "run|--tp|2");
+  EXPECT_EQ(last("run --tp 2 > log\n"), "run|--tp|2");
+}
+
+TEST(Shell, AGuardThatExitsIsReadPast) {
+  const ShellScript script =
+      read_script("MODEL=''\nif [ -z \"$MODEL\" ]; then echo usage; exit 1; fi\nrun ok\n");
+  EXPECT_EQ(last(script), "run|ok");
+  EXPECT_NE(script.assumptions.back().text.find("exit 1"), std::string::npos);
+  EXPECT_EQ(last("run ok\nexit 0\nrun no\n"), "run|ok");
+}
+
+TEST(Shell, ArgumentsThatAreNotGivenAreNotLoopedOver) {
+  EXPECT_EQ(last("for p in $*; do if [[ $p == --tp* ]]; then TP=${p#*=}; fi; done\n"
+                 "run ${TP:-8}\n"),
+            "run|8");
+  // Emptied first, filled from arguments: what it is is not known.
+  const ShellScript script =
+      read_script("X=\"\"\nwhile [[ $# -gt 0 ]]; do X=$1; shift; done\nrun --x $X\n");
+  EXPECT_FALSE(script.commands.back().words.back().known());
 }
 
 TEST(Shell, NothingIsExecuted) {

@@ -136,6 +136,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/device/guard/guard_stream.cc", "entry point of a stream's thread"},
       {"src/model/decoder_weights.cc", "passes the error of a reading thread to its caller"},
       {"src/plan/readers/kubernetes.cc", "turns the YAML library's exceptions into Error"},
+      {"src/plan/readers/llamafactory.cc", "turns the YAML library's exceptions into Error"},
       {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
       {"src/profile/read_profile.cc", "one file that cannot be read is a note, the others count"},
       {"src/serve/api_server.cc", "the request loop: what a client sends must not leave it"},

@@ -1,5 +1,8 @@
 #include "plan/readers/kubernetes.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,18 @@ std::vector<PodSet> pod_sets(const YAML::Node& job) {
                       yaml_child(yaml_child(entry.second, "template"), "spec")});
     }
   }
+  // LeaderWorkerSet: the leader runs the program, the workers join it.
+  const YAML::Node group = yaml_child(spec, "leaderWorkerTemplate");
+  if (group.IsMap()) {
+    const YAML::Node leader = yaml_child(group, "leaderTemplate");
+    sets.push_back(
+        {yaml_child(group, "size"),
+         yaml_child(leader.IsMap() ? leader : yaml_child(group, "workerTemplate"), "spec")});
+  }
+  if (yaml_scalar(job, "kind") == "Pod") {
+    sets.push_back({YAML::Node(YAML::NodeType::Null), spec});
+  }
+  // Replicas of a Deployment are servers of their own: one of them is judged.
   if (yaml_child(spec, "template").IsMap()) {
     sets.push_back(
         {yaml_child(spec, "parallelism"), yaml_child(yaml_child(spec, "template"), "spec")});
@@ -71,6 +86,11 @@ class ManifestReader {
 int64_t ManifestReader::count(const YAML::Node& node, const char* what) const {
   const std::optional<int64_t> value =
       node.IsScalar() ? parse_integer(node.Scalar()) : std::nullopt;
+  if (node.IsScalar() && node.Scalar().find('$') != std::string::npos) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: {} is the placeholder {}: fill it in first (envsubst), then check the result",
+                where(node).text(), what, node.Scalar().substr(0, 60));
+  }
   if (!value || *value < 0 || *value > kMaxCount) {
     throw_error(ErrorCode::kInvalidArgument, "{}: {} must be a whole number of 0 to {}",
                 where(node).text(), what, kMaxCount);
@@ -142,12 +162,20 @@ void ManifestReader::read_job(const YAML::Node& job) {
   const bool volcano = yaml_scalar(job, "apiVersion").find("volcano.sh") != std::string::npos;
   found.kind = volcano ? "Volcano Job" : yaml_scalar(job, "kind");
   found.pods_where = where(job);
+  found.is_server = found.kind == "Deployment" || found.kind == "StatefulSet" ||
+                    found.kind == "ReplicaSet" || found.kind == "Pod";
   for (const PodSet& set : pod_sets(job)) {
     const YAML::Node containers = yaml_child(set.pod, "containers");
     if (!containers.IsSequence() || containers.size() == 0) {
       continue;
     }
-    const YAML::Node container = containers[0];
+    // The one with devices; helpers beside it have none.
+    YAML::Node container = containers[0];
+    for (const YAML::Node& other : containers) {
+      if (devices_of(container) == 0 && devices_of(other) > 0) {
+        container.reset(other);
+      }
+    }
     const int64_t devices = devices_of(container);
     // A scheduler or launcher that computes nothing.
     if (devices == 0 && found.devices > 0) {
@@ -178,7 +206,11 @@ std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& docu
   }
   for (const YAML::Node& document : documents) {
     const std::string kind = yaml_scalar(document, "kind");
-    if (!yaml_scalar(document, "apiVersion").empty() && kind.ends_with("Job")) {
+    static constexpr std::string_view kServers[] = {"Deployment", "StatefulSet", "Pod",
+                                                    "LeaderWorkerSet", "ReplicaSet"};
+    const bool runs = kind.ends_with("Job") || std::find(std::begin(kServers), std::end(kServers),
+                                                         kind) != std::end(kServers);
+    if (!yaml_scalar(document, "apiVersion").empty() && runs && !manifest_) {
       read_job(document);
     }
   }

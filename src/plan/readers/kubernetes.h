@@ -1,5 +1,6 @@
-// Kubernetes manifests of training jobs (Volcano Job, AscendJob, PyTorchJob, MPIJob, Job): the
-// script that their containers run, and the devices that they ask for.
+// Kubernetes manifests of training jobs (Volcano Job, AscendJob, PyTorchJob, MPIJob, Job) and of
+// servers (Deployment, StatefulSet, Pod, LeaderWorkerSet): the script that their containers run,
+// and the devices that they ask for.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ struct Manifest {
   std::string script_name;                         // of the ConfigMap's file, or of the container
   std::map<std::string, std::string> files;        // all files of ConfigMaps
   std::map<std::string, std::string> environment;  // of the container, plain values
-  int64_t pods = 0;                                // that run the script
-  int64_t devices = 0;                             // of one pod; 0: none are asked for
+  bool is_server = false;  // of a Deployment: its replicas know nothing of each other
+  int64_t pods = 0;        // that run the script
+  int64_t devices = 0;     // of one pod; 0: none are asked for
   SourceLine pods_where;
 };
 

@@ -1,305 +1,14 @@
 #include "plan/readers/launch.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/error.h"
 #include "plan/readers/flag_set.h"
+#include "plan/readers/launch_words.h"
 
 namespace plait {
 namespace {
-
-constexpr int64_t kMaxProcesses = 1000000;
-
-std::string base_name(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
-bool is_python(const std::string& word) {
-  return base_name(word).starts_with("python");
-}
-
-// Options of launchers that take no value; all others take one.
-constexpr std::array<std::string_view, 16> kBareOptions = {
-    "--standalone", "--no-python", "--no_python",     "--module",   "-m",
-    "--use-env",    "--use_env",   "--run-path",      "--run_path", "--no_local_rank",
-    "--multi_gpu",  "--cpu",       "--use_deepspeed", "--use_fsdp", "--enable_each_rank_log",
-    "--force_multi"};
-
-class Reader {
- public:
-  Reader(const std::vector<ShellWord>& words, std::string origin)
-      : words_(words), origin_(std::move(origin)) {}
-
-  std::optional<Launch> read();
-
- private:
-  const std::string& word(size_t at) const {
-    static const std::string empty;
-    return at < words_.size() ? words_[at].text : empty;
-  }
-  int64_t count(size_t at, const std::string& option, const std::string& text);
-  void skip_wrappers();
-  bool read_mpi();
-  void read_options();
-  size_t last_python_option() const;
-  void set_option(std::string name, size_t at, const std::string& value);
-  std::optional<Launch> take_program();
-  std::optional<Launch> read_msrun_script();
-  void take_arguments() {
-    launch_.arguments.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
-  }
-
-  const std::vector<ShellWord>& words_;
-  std::string origin_;
-  size_t at_ = 0;
-  Launch launch_;
-};
-
-int64_t Reader::count(size_t at, const std::string& option, const std::string& text) {
-  const SourceLine where{origin_, at < words_.size() ? words_[at].line : 0};
-  launch_.world_where = where;
-  if (at < words_.size() && !words_[at].known()) {
-    throw_error(ErrorCode::kInvalidArgument, "{}: the value of {} is not known: {}", where.text(),
-                option, words_[at].unknown);
-  }
-  // torchrun's elastic range "1:4": the least.
-  const std::string least = text.substr(0, text.find(':'));
-  const std::optional<int64_t> value = parse_integer(least);
-  if (!value || *value < 1 || *value > kMaxProcesses) {
-    if (text == "gpu" || text == "auto" || text == "cpu") {
-      launch_.notes.push_back(
-          {fmt::format("{} {}: as many processes as the host has devices; 8 are assumed", option,
-                       text),
-           where});
-      return 8;
-    }
-    throw_error(ErrorCode::kInvalidArgument, "{}: {} is {}, but must be 1 to {}", where.text(),
-                option, text.substr(0, 40), kMaxProcesses);
-  }
-  return *value;
-}
-
-// nohup, env A=B, numactl, srun, mpirun and the like in front of the launcher.
-void Reader::skip_wrappers() {
-  static constexpr std::string_view kBare[] = {"nohup", "exec", "sudo", "time", "command", "then"};
-  static constexpr std::string_view kOptions[] = {"numactl", "taskset", "stdbuf", "nice",
-                                                  "timeout", "setsid",  "nsys",   "ncu",
-                                                  "uv",      "poetry",  "conda"};
-  while (at_ < words_.size()) {
-    const std::string name = base_name(word(at_));
-    if (std::find(std::begin(kBare), std::end(kBare), name) != std::end(kBare)) {
-      ++at_;
-    } else if (name == "env") {
-      ++at_;
-      while (word(at_).find('=') != std::string::npos && !word(at_).starts_with("-")) {
-        const size_t equals = word(at_).find('=');
-        ShellWord value = words_[at_];
-        value.text = word(at_).substr(equals + 1);
-        launch_.environment[word(at_).substr(0, equals)] = value;
-        ++at_;
-      }
-    } else if (std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions)) {
-      // Up to the program: the first python, launcher or script.
-      ++at_;
-      while (at_ < words_.size() && !is_python(word(at_)) && base_name(word(at_)) != "torchrun" &&
-             base_name(word(at_)) != "vllm") {
-        ++at_;
-      }
-    } else if (!read_mpi()) {
-      return;
-    }
-  }
-}
-
-// srun -n 16, mpirun -np 16: these start the processes themselves.
-bool Reader::read_mpi() {
-  const std::string name = base_name(word(at_));
-  if (name != "srun" && name != "mpirun" && name != "mpiexec" && name != "deepspeed_mpi") {
-    return false;
-  }
-  launch_.launcher = name;
-  ++at_;
-  while (at_ < words_.size() && word(at_).starts_with("-")) {
-    std::string option = word(at_);
-    const size_t equals = option.find('=');
-    std::string value = equals == std::string::npos ? word(at_ + 1) : option.substr(equals + 1);
-    option = option.substr(0, equals);
-    const size_t value_at = equals == std::string::npos ? at_ + 1 : at_;
-    const bool total =
-        option == "-n" || option == "-np" || option == "--ntasks" || option == "--np";
-    if (total) {
-      launch_.world = count(value_at, option, value);
-    } else if (option == "--ntasks-per-node" || option == "-ppn") {
-      launch_.per_server = count(value_at, option, value);
-    } else if (option == "-N" || option == "--nodes") {
-      launch_.servers = count(value_at, option, value);
-    }
-    static constexpr std::string_view kFlags[] = {
-        "--allow-run-as-root", "--oversubscribe", "--exclusive", "-l", "--label", "-u"};
-    const bool bare = std::find(std::begin(kFlags), std::end(kFlags), option) != std::end(kFlags);
-    const bool pair = option == "-mca" || option == "--mca";
-    at_ += equals != std::string::npos || bare ? 1 : pair ? 3 : 2;
-  }
-  return true;
-}
-
-void Reader::set_option(std::string name, size_t at, const std::string& value) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  if (name == "__nproc_per_node" || name == "__num_gpus" || name == "__local_worker_num") {
-    launch_.per_server = count(at, words_[at_].text.substr(0, 40), value);
-  } else if (name == "__nnodes" || name == "__num_nodes") {
-    launch_.servers = count(at, words_[at_].text.substr(0, 40), value);
-  } else if (name == "__worker_num" || name == "__num_processes") {
-    launch_.world = count(at, words_[at_].text.substr(0, 40), value);
-  } else if (name == "__include") {
-    // deepspeed --include localhost:0,1,2,3
-    const size_t colon = value.find(':');
-    if (colon != std::string::npos && value.find('@') == std::string::npos) {
-      launch_.per_server =
-          1 + std::count(value.begin() + static_cast<std::ptrdiff_t>(colon), value.end(), ',');
-      launch_.world_where = {origin_, words_[at_].line};
-    }
-  }
-}
-
-void Reader::read_options() {
-  while (at_ < words_.size() && word(at_).starts_with("-")) {
-    const std::string option = word(at_);
-    const size_t equals = option.find('=');
-    if (std::find(kBareOptions.begin(), kBareOptions.end(), option) != kBareOptions.end()) {
-      ++at_;
-      continue;
-    }
-    const bool joined = equals != std::string::npos;
-    set_option(option.substr(0, equals), joined ? at_ : at_ + 1,
-               joined ? option.substr(equals + 1) : word(at_ + 1));
-    at_ += joined ? 1 : 2;
-  }
-  at_ = std::min(at_, words_.size());
-}
-
-// The word before a module or script: python itself, or the last of its own options.
-size_t Reader::last_python_option() const {
-  static constexpr std::string_view kAlone[] = {"-u", "-B", "-O", "-OO", "-E", "-I",
-                                                "-s", "-S", "-q", "-v",  "-P", "-d"};
-  size_t at = at_;
-  for (;;) {
-    const std::string& next = word(at + 1);
-    if (next == "-X" || next == "-W") {
-      at += 2;
-    } else if (std::find(std::begin(kAlone), std::end(kAlone), next) != std::end(kAlone)) {
-      ++at;
-    } else {
-      return at;
-    }
-  }
-}
-
-// What stands behind the launcher.
-std::optional<Launch> Reader::take_program() {
-  if (is_python(word(at_))) {
-    at_ = last_python_option() + 1;
-  }
-  if (word(at_) == "-m") {
-    ++at_;
-  }
-  if (at_ >= words_.size()) {
-    return std::nullopt;
-  }
-  launch_.program = word(at_++);
-  take_arguments();
-  if (launch_.program.starts_with("vllm.entrypoints")) {
-    launch_.kind = ProgramKind::kVllm;
-  }
-  return launch_;
-}
-
-// MindFormers: bash scripts/msrun_launcher.sh "run_mindformer.py --config x.yaml" 8
-std::optional<Launch> Reader::read_msrun_script() {
-  if (at_ + 2 >= words_.size()) {
-    return std::nullopt;
-  }
-  launch_.launcher = "msrun";
-  const ShellWord& command = words_[at_ + 2];
-  for (size_t begin = 0; begin < command.text.size();) {
-    const size_t end = std::min(command.text.find_first_of(" \t\n", begin), command.text.size());
-    if (end > begin) {
-      ShellWord one = command;
-      one.text = command.text.substr(begin, end - begin);
-      launch_.arguments.push_back(std::move(one));
-    }
-    begin = end + 1;
-  }
-  if (at_ + 3 < words_.size()) {
-    launch_.world = count(at_ + 3, "the number of devices", word(at_ + 3));
-  }
-  if (launch_.arguments.empty()) {
-    return std::nullopt;
-  }
-  launch_.program = launch_.arguments.front().text;
-  launch_.arguments.erase(launch_.arguments.begin());
-  return launch_;
-}
-
-std::optional<Launch> Reader::read() {
-  skip_wrappers();
-  if (at_ >= words_.size()) {
-    return std::nullopt;
-  }
-  launch_.line = words_[at_].line;
-  const std::string name = base_name(word(at_));
-  const size_t python = is_python(name) ? last_python_option() : at_;
-  if (is_python(name) && word(python + 1) == "-m" &&
-      (word(python + 2).starts_with("torch.distributed.") ||
-       word(python + 2) == "accelerate.commands.launch")) {
-    launch_.launcher = word(python + 2);
-    at_ = python + 3;
-    read_options();
-    return take_program();
-  }
-  if (name == "torchrun" || name == "msrun" || name == "deepspeed" || name == "accelerate") {
-    launch_.launcher = name;
-    at_ += name == "accelerate" && word(at_ + 1) == "launch" ? 2 : 1;
-    if (name == "torchrun") {
-      launch_.per_server = launch_.servers = 1;
-    }
-    read_options();
-    return take_program();
-  }
-  if (name == "vllm" && word(at_ + 1) == "serve") {
-    at_ += 2;
-    launch_.kind = ProgramKind::kVllm;
-    launch_.program = "vllm serve";
-    take_arguments();
-    return launch_;
-  }
-  if (name == "plait" && word(at_ + 1) == "train") {
-    at_ += 2;
-    launch_.kind = ProgramKind::kPlait;
-    launch_.program = "plait train";
-    take_arguments();
-    return launch_;
-  }
-  if (name == "megatron" &&
-      (word(at_ + 1) == "sft" || word(at_ + 1) == "pt" || word(at_ + 1) == "rlhf")) {
-    launch_.kind = ProgramKind::kSwift;
-    launch_.program = "megatron " + word(at_ + 1);
-    at_ += 2;
-    take_arguments();
-    return launch_;
-  }
-  if ((name == "bash" || name == "sh") && word(at_ + 1).ends_with("msrun_launcher.sh")) {
-    return read_msrun_script();
-  }
-  if (is_python(name)) {
-    const bool script = word(at_ + 1).ends_with(".py") || word(at_ + 1).starts_with("-");
-    return script ? take_program() : std::nullopt;
-  }
-  return std::nullopt;
-}
 
 // How likely a command is the one that is meant.
 int rank_of(const Launch& launch) {
@@ -333,7 +42,26 @@ void read_environment(Launch& launch, const std::string& origin) {
     }
     return number;
   };
-  if (launch.kind == ProgramKind::kSwift) {
+  if (launch.world_size() == 0) {
+    // Programs that Ray places: --actor-num-nodes 4 --actor-num-gpus-per-node 8.
+    for (size_t i = 0; i + 1 < launch.arguments.size(); ++i) {
+      const ShellWord& number = launch.arguments[i + 1];
+      const int64_t count = number.known() ? parse_integer(number.text).value_or(0) : 0;
+      if (count < 1 || count > kMaxProcesses) {
+        continue;
+      }
+      if (launch.arguments[i].text == "--actor-num-nodes") {
+        launch.servers = count;
+      } else if (launch.arguments[i].text == "--actor-num-gpus-per-node") {
+        launch.per_server = count;
+      }
+    }
+  }
+  if (launch.launcher == "srun" && launch.world_size() == 0) {
+    launch.world = value("SLURM_NTASKS");
+  }
+  const bool alone = launch.launcher == "swift" || launch.launcher == "llamafactory-cli";
+  if (launch.kind == ProgramKind::kSwift || alone) {
     launch.per_server = std::max<int64_t>(value("NPROC_PER_NODE"), 1);
     launch.servers = std::max<int64_t>(value("NNODES"), 1);
   }
@@ -353,42 +81,91 @@ void finish(Launch& launch, const std::string& origin) {
 
 }  // namespace
 
-std::optional<Launch> find_launch(const ShellScript& script) {
-  const ShellCommand* chosen = nullptr;
-  int best = -1;
-  int launches = 0;
-  for (const ShellCommand& command : script.commands) {
-    // A command whose processes are not known may not be the one: look first, read later.
-    std::vector<ShellWord> words = command.words;
-    for (ShellWord& word : words) {
-      if (!word.known()) {
-        word.unknown.clear();
-        word.text = word.text.starts_with("-") ? word.text : "1";
+namespace {
+
+// A command whose processes are not known may not be the one: for looking, unknown words stand for
+// something.
+std::optional<Launch> look_at(const ShellCommand& command, const std::string& origin) {
+  std::vector<ShellWord> words = command.words;
+  for (ShellWord& word : words) {
+    if (!word.known()) {
+      const size_t equals = word.text.find('=');
+      word.unknown.clear();
+      if (!word.text.starts_with("-")) {
+        word.text = word.text.ends_with(".py") ? word.text : "1";
+      } else if (equals != std::string::npos) {
+        word.text = word.text.substr(0, equals + 1) + "1";
       }
     }
-    std::optional<Launch> launch;
-    if (!command.words.empty() && command.words[0].known()) {
-      launch = Reader(words, script.origin).read();
-    }
+  }
+  return words.empty() ? std::nullopt : read_launch_words(words, origin);
+}
+
+// Without the unknown words in front: "$BINDING $LOCAL_RANK python3 train.py".
+ShellCommand without_unknown_front(const ShellCommand& command) {
+  ShellCommand rest = command;
+  const auto first = std::find_if(rest.words.begin(), rest.words.end(),
+                                  [](const ShellWord& word) { return word.known(); });
+  rest.words.erase(rest.words.begin(), first);
+  return rest;
+}
+
+}  // namespace
+
+std::optional<Launch> find_launch(const ShellScript& script) {
+  std::optional<ShellCommand> chosen;
+  int best = -1;
+  int launches = 0;
+  const auto consider = [&](const ShellCommand& whole) {
+    const ShellCommand command = without_unknown_front(whole);
+    const std::optional<Launch> launch = look_at(command, script.origin);
     if (!launch) {
-      continue;
+      return false;
     }
     launches += rank_of(*launch) == 2 ? 1 : 0;
-    if (rank_of(*launch) >= best) {
+    const bool better = rank_of(*launch) >= best;
+    if (better) {
       best = rank_of(*launch);
-      chosen = &command;
+      chosen = command;
+    }
+    return better;
+  };
+  for (const ShellCommand& command : script.commands) {
+    consider(command);
+  }
+  std::string holder;
+  if (best < 2) {
+    for (const auto& [name, command] : script.held_commands) {
+      const bool launches_something = [&] {
+        const auto launch = look_at(without_unknown_front(command), script.origin);
+        return launch && rank_of(*launch) > best;
+      }();
+      if (launches_something && consider(command)) {
+        holder = name;
+      }
     }
   }
-  if (chosen == nullptr) {
+  if (!chosen) {
     return std::nullopt;
   }
-  Launch launch = *Reader(chosen->words, script.origin).read();
+  Launch launch = *read_launch_words(chosen->words, script.origin);
   for (const auto& [name, value] : chosen->environment) {
     launch.environment.emplace(name, value);
   }
+  launch.joins_ray =
+      std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& command) {
+        return command.words.size() > 1 && command.words[0].text == "ray" &&
+               command.words[1].text == "start";
+      });
+  const SourceLine where{script.origin, launch.line};
   if (launches > 1) {
-    launch.notes.push_back({fmt::format("{} programs are started; this one is checked", launches),
-                            {script.origin, launch.line}});
+    launch.notes.push_back(
+        {fmt::format("{} programs are started; this one is checked", launches), where});
+  }
+  if (!holder.empty()) {
+    launch.notes.push_back(
+        {fmt::format("the command in ${} is checked; where it is run could not be read", holder),
+         where});
   }
   finish(launch, script.origin);
   return launch;

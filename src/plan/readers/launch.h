@@ -30,6 +30,7 @@ struct Launch {
   std::vector<ShellWord> arguments;  // of the program
   std::map<std::string, ShellWord> environment;
   int line = 0;
+  bool joins_ray = false;  // the script starts Ray: devices of other servers count
   std::vector<Note> notes;
 
   int64_t world_size() const { return world > 0 ? world : servers * per_server; }

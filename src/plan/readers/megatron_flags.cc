@@ -27,6 +27,8 @@ FlagTable make_megatron_table() {
   add_names(table, mindspeed.many, {Arity::kMany, true});
   table.emplace("deepspeed", FlagSpec{Arity::kNone, false});
   table.emplace("deepspeed-config", FlagSpec{Arity::kOne, false});
+  // Megatron-DeepSpeed.
+  table.emplace("pp-partition-method", FlagSpec{Arity::kOne, false});
   // Old launchers hand these on to the program.
   table.emplace("local-rank", FlagSpec{Arity::kOne, false});
   return table;

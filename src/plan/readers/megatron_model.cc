@@ -53,7 +53,7 @@ void MegatronReader::read_model() {
   read_variant();
   read_mla();
   read_moe();
-  if (has_shape || any({"padded-vocab-size", "vocab-size"})) {
+  if (has_shape || any({"padded-vocab-size", "pad-vocab-size-to", "vocab-size"})) {
     read_vocabulary();
   } else {
     model.vocab_size = out_.job.layout.tp;
@@ -266,13 +266,15 @@ void MegatronReader::read_vocabulary() {
                 "{}: --make-vocab-size-divisible-by is {}, at most {} is possible",
                 flags_.where("make-vocab-size-divisible-by").text(), job.vocab_multiple, 1 << 20);
   }
-  if (flags_.has("padded-vocab-size")) {
-    model.vocab_size = setting("vocab_size", "padded-vocab-size", 0);
+  // Megatron-DeepSpeed says it another way.
+  for (const char* flag : {"padded-vocab-size", "pad-vocab-size-to"}) {
+    if (!flags_.has(flag)) {
+      continue;
+    }
+    model.vocab_size = setting("vocab_size", flag, 0);
     if (model.vocab_size % job.layout.tp != 0) {
-      problem(Severity::kError, "padded-vocab-size",
-              fmt::format("must be a multiple of tp = {}", job.layout.tp),
-              fmt::format("--padded-vocab-size {}",
-                          (model.vocab_size / job.layout.tp + 1) * job.layout.tp),
+      problem(Severity::kError, flag, fmt::format("must be a multiple of tp = {}", job.layout.tp),
+              fmt::format("--{} {}", flag, (model.vocab_size / job.layout.tp + 1) * job.layout.tp),
               "Megatron-LM megatron/core/tensor_parallel/layers.py, VocabParallelEmbedding");
     }
     job.vocab_multiple = 1;

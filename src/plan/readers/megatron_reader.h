@@ -42,6 +42,7 @@ class MegatronReader {
   void read_uneven_stages(int64_t first, int64_t last);
   void read_noop_layers();
   void read_layer_list();
+  void read_partition_method();
   void read_stage_layout();
   // megatron_rules.cc: flags that contradict each other.
   void check_flags();

@@ -90,6 +90,9 @@ void MegatronReader::read_stages() {
   const int64_t first = setting("stage_layers", "decoder-first-pipeline-num-layers", -1, 0);
   const int64_t last = setting("stage_layers", "decoder-last-pipeline-num-layers", -1, 0);
   read_virtual_stages();
+  if (flags_.has("pp-partition-method")) {
+    read_partition_method();
+  }
   if (flags_.has("pipeline-model-parallel-layout")) {
     read_stage_layout();
   } else if (flags_.has("num-layer-list")) {
@@ -206,6 +209,21 @@ void MegatronReader::read_uneven_stages(int64_t first, int64_t last) {
       layout.stage_layers.push_back(count / layout.vpp);
     }
   }
+}
+
+// Megatron-DeepSpeed's "type:transformer|embedding": the embedding and the head count as layers.
+void MegatronReader::read_partition_method() {
+  Layout& layout = out_.job.layout;
+  const std::string text = flags_.text("pp-partition-method").value_or("");
+  const int64_t parts = out_.job.model.num_layers + 2;
+  if (text.find("transformer|embedding") == std::string::npos || layout.pp < 2 ||
+      layout.pp > kMaxStages || parts % layout.pp != 0) {
+    return;
+  }
+  mark("stage_layers", "pp-partition-method");
+  layout.stage_layers.assign(static_cast<size_t>(layout.pp), parts / layout.pp);
+  layout.stage_layers.front() -= 1;
+  layout.stage_layers.back() -= 1;
 }
 
 // MindSpeed's --num-layer-list 1,2,2,1: layers of each stage.

@@ -9,6 +9,24 @@
 
 namespace plait {
 
+std::string find_beside(const std::string& name, const std::string& origin) {
+  constexpr int kFoldersUp = 4;
+  std::error_code ignored;
+  if (std::filesystem::exists(name, ignored)) {
+    return name;
+  }
+  std::filesystem::path folder =
+      std::filesystem::absolute(std::filesystem::path(origin), ignored).parent_path();
+  for (int up = 0; up < kFoldersUp && folder.has_relative_path(); ++up) {
+    const std::filesystem::path beside = folder / std::filesystem::path(name);
+    if (std::filesystem::exists(beside, ignored)) {
+      return std::filesystem::proximate(beside, ignored).string();
+    }
+    folder = folder.parent_path();
+  }
+  return name;
+}
+
 bool is_known_model(const std::string& name) {
   const auto plain = [](std::string_view text) {
     const size_t slash = text.rfind('/');

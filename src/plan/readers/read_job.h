@@ -53,6 +53,10 @@ struct ReadOptions {
   int64_t micro_batch_size = 0;  // the same
 };
 
+// A file that `origin` names: as it stands, beside it, or beside a folder above it (people start
+// scripts/train.sh from the repository's root). The name itself if it is nowhere.
+std::string find_beside(const std::string& name, const std::string& origin);
+
 // True for a path that is here, or a name that the model catalogue knows (see find_model).
 bool is_known_model(const std::string& name);
 

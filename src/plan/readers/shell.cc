@@ -1,6 +1,10 @@
 #include "plan/readers/shell.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
+
+#include "plan/readers/flag_set.h"
 
 #include "plan/readers/shell_runner.h"
 
@@ -12,9 +16,68 @@ constexpr int kDeepestBlock = 32;
 }  // namespace
 
 ShellScript ShellRunner::run(std::string_view text) {
+  read_batch_header(text);
   trees_.push_back(parse_shell(text, state_.origin()));
   run_list(trees_.back());
   return finish();
+}
+
+// The variables that Slurm sets from "#SBATCH --nodes=4": the job's environment.
+void ShellRunner::read_batch_header(std::string_view text) {
+  std::map<std::string, int64_t> counts;
+  int line = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view row = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++line;
+    if (!row.starts_with("#SBATCH ")) {
+      continue;
+    }
+    row.remove_prefix(8);
+    row = row.substr(std::min(row.find_first_not_of(" \t"), row.size()));
+    static constexpr std::pair<std::string_view, const char*> kOptions[] = {
+        {"--nodes", "nodes"},  {"-N", "nodes"}, {"--ntasks-per-node", "tasks_per_node"},
+        {"--ntasks", "tasks"}, {"-n", "tasks"}, {"--gpus-per-node", "gpus"},
+        {"--gres", "gpus"}};
+    const std::string_view option = row.substr(0, row.find_first_of("= \t"));
+    for (const auto& [name, key] : kOptions) {
+      if (option != name) {
+        continue;
+      }
+      std::string_view value = row.substr(std::min(option.size() + 1, row.size()));
+      value = value.substr(std::min(value.find_first_not_of(" \t"), value.size()));
+      value = value.substr(0, value.find_first_of(" \t#\r"));
+      // "gpu:a100:8", "npu:8"
+      value = key == std::string_view("gpus") ? value.substr(value.rfind(':') + 1) : value;
+      if (const auto number = parse_integer(std::string(value)); number && *number > 0) {
+        counts[key] = *number;
+      }
+    }
+  }
+  const auto set = [&](const char* name, int64_t value) {
+    if (value > 0 && !state_.is_pinned(name)) {
+      state_.assign(name, {known_text(std::to_string(value), 0)});
+      state_.mark_exported(name);
+    }
+  };
+  if (counts.empty()) {
+    return;
+  }
+  const int64_t nodes = std::max<int64_t>(counts["nodes"], 1);
+  const int64_t per_node = counts["tasks_per_node"];
+  const int64_t tasks = counts["tasks"] > 0 ? counts["tasks"]
+                        : per_node > 0      ? nodes * per_node
+                                            : nodes;
+  for (const char* name : {"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}) {
+    set(name, nodes);
+  }
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) {
+    set(name, tasks);
+  }
+  set("SLURM_NTASKS_PER_NODE", per_node);
+  set("SLURM_GPUS_PER_NODE", counts["gpus"]);
+  set("SLURM_GPUS_ON_NODE", counts["gpus"]);
 }
 
 ShellStatus ShellRunner::run_list(const ShellNodes& nodes) {
@@ -164,6 +227,17 @@ void ShellRunner::run_loop(const ShellNode& node) {
     return;
   }
   const std::string& name = node.words[0].text;
+  // Over the script's arguments, of which there are none.
+  const bool over_arguments =
+      std::all_of(node.words.begin() + 1, node.words.end(), [](const RawWord& word) {
+        return word.text == "$*" || word.text == "$@" || word.text == "\"$@\"" ||
+               word.text == "\"$*\"";
+      });
+  if (over_arguments && !state_.in_function() && state_.given_arguments().empty()) {
+    state_.note(state_.assumptions,
+                "the script is read without arguments; give them with --set 1=VALUE", node.line);
+    return;
+  }
   if (!name.empty() && !state_.is_pinned(name)) {
     const std::string reason = fmt::format(
         "{} takes several values in a loop; choose one with --set {}=VALUE", name, name);
@@ -205,8 +279,41 @@ std::map<std::string, ShellWord> ShellRunner::exported() const {
   return environment;
 }
 
+// Commands that stand in variables: how they come to run may not be readable.
+void ShellRunner::keep_held_commands() {
+  for (const auto& [name, variable] : state_.variables()) {
+    ShellCommand command;
+    command.line = variable.line;
+    command.environment = exported();
+    for (const ShellText& item : variable.items) {
+      if (variable.items.size() > 1) {
+        command.words.push_back(state_.to_word(item));
+        continue;
+      }
+      ShellText word;
+      for (size_t i = 0; i <= item.chars.size(); ++i) {
+        const bool blank =
+            i == item.chars.size() ||
+            (item.origins[i] >= 0 && std::isspace(static_cast<unsigned char>(item.chars[i])) != 0);
+        if (!blank) {
+          word.add(item.chars[i], item.origins[i]);
+        } else if (!word.chars.empty()) {
+          command.words.push_back(state_.to_word(word));
+          word = {};
+        }
+      }
+    }
+    constexpr size_t kLeastWords = 4;
+    if (command.words.size() >= kLeastWords) {
+      state_.charge(command.words.size() * 16, 0);
+      result_.held_commands.emplace(name, std::move(command));
+    }
+  }
+}
+
 ShellScript ShellRunner::finish() {
   result_.origin = state_.origin();
+  keep_held_commands();
   for (const auto& [name, variable] : state_.variables()) {
     if (!variable.exported && variable.items.size() == 1) {
       result_.variables[name] = state_.to_word(variable.items[0]);

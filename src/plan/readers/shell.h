@@ -33,7 +33,8 @@ struct ShellOptions {
 
 struct ShellScript {
   std::string origin;
-  std::vector<ShellCommand> commands;          // all that are not assignments or builtins, in order
+  std::vector<ShellCommand> commands;  // all that are not assignments or builtins, in order
+  std::map<std::string, ShellCommand> held_commands;  // words of variables, by name
   std::vector<Note> not_evaluated;             // constructs that only running them would resolve
   std::vector<Note> assumptions;               // defaults taken, branches not taken
   std::map<std::string, ShellWord> variables;  // at the end, those that are not exported
@@ -42,10 +43,11 @@ struct ShellScript {
 
 // Supported: comments, continuations, quotes, assignments (also += and arrays), ${X} with :- := :+
 // :? # % and lengths, $((...)), export, if/for/while/case with conditions that are known,
-// functions, here-documents. A branch that cannot be decided does not run: what it would set keeps
-// its earlier value, or is unknown. Command substitution, source and the like are listed in
-// `not_evaluated`. Work is bounded. Errors: kInvalidArgument "ORIGIN:LINE: ..." for text that is no
-// script, eval of unknown text, bad arithmetic, or a script that expands without end.
+// functions, here-documents, eval, bash -c, and the counts of #SBATCH lines. A branch that cannot
+// be decided does not run: what it would set keeps its earlier value, or is unknown. Command
+// substitution, source and the like are listed in `not_evaluated`. Work is bounded. Errors:
+// kInvalidArgument "ORIGIN:LINE: ..." for text that is no script, bad arithmetic, or a script that
+// expands without end.
 ShellScript read_shell(std::string_view text, const std::string& origin,
                        const ShellOptions& options = {});
 

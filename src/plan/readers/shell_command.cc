@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "plan/readers/flag_set.h"
 #include "plan/readers/shell_runner.h"
 
 namespace plait {
@@ -157,8 +158,14 @@ ShellStatus ShellRunner::run_command(std::vector<ShellText> words, ShellCommand 
   if (const auto status = run_builtin(words, command.line)) {
     return *status;
   }
+  if (run_nested_shell(words, command.line)) {
+    return in_condition_ ? ShellStatus::kUnknown : ShellStatus::kTrue;
+  }
   if (result_.commands.size() >= kMaxCommands) {
     state_.fail(command.line, fmt::format("more than {} commands", kMaxCommands));
+  }
+  for (const ShellText& word : prefix_) {
+    command.words.push_back(state_.to_word(word));
   }
   for (const ShellText& word : words) {
     command.words.push_back(state_.to_word(word));
@@ -182,6 +189,16 @@ std::optional<ShellStatus> ShellRunner::run_builtin(const std::vector<ShellText>
   }
   if (name == "false") {
     return ShellStatus::kFalse;
+  }
+  const int64_t status = rest.empty() ? 0 : parse_integer(rest[0].chars).value_or(0);
+  if (name == "exit" && undecided_ == 0 && status != 0) {
+    // A guard: whoever starts the script gives it what it asks for.
+    state_.note(state_.assumptions,
+                fmt::format("the script ends here (exit {}) as it stands: read on as if what it "
+                            "asks for were there",
+                            status),
+                line);
+    return ShellStatus::kTrue;
   }
   if (name == "exit" || name == "return") {
     stopped_ = true;  // a branch that may not run clears it
@@ -237,22 +254,83 @@ void ShellRunner::forget(const std::vector<ShellText>& words, const std::string&
 }
 
 void ShellRunner::run_eval(const std::vector<ShellText>& words, int line) {
-  std::string text;
+  ShellText text;
   for (const ShellText& word : words) {
-    if (const ShellUnknown* unknown = state_.first_unknown(word)) {
-      if (word.chars.find("conda") != std::string::npos) {
-        state_.note(state_.not_evaluated, "eval of conda's hook is not evaluated", line);
-        return;
-      }
-      state_.fail(line, fmt::format("eval of text that is not known ({}) cannot be read safely; "
-                                    "write the command out",
-                                    unknown->reason));
+    if (!text.chars.empty()) {
+      text.add(' ', line);
     }
-    text += (text.empty() ? "" : " ") + word.chars;
+    text.add(word);
   }
-  state_.charge(text.size() * 4, line);
-  trees_.push_back(parse_shell(text, state_.origin(), line));
+  run_text(text, "eval", line);
+}
+
+// "bash -c TEXT", also behind srun, mpirun, docker exec or ssh; false for anything else.
+bool ShellRunner::run_nested_shell(const std::vector<ShellText>& words, int line) {
+  for (size_t i = 0; i + 2 < words.size(); ++i) {
+    const std::string name = words[i].chars.substr(words[i].chars.rfind('/') + 1);
+    const std::string& option = words[i + 1].chars;
+    if ((name != "bash" && name != "sh") || !option.starts_with('-') || option.starts_with("--") ||
+        !option.ends_with('c')) {
+      continue;
+    }
+    // What starts the processes counts; what only leads into a container or to a host does not.
+    const std::string& first = words[0].chars;
+    const bool starts = i > 0 && (first.ends_with("srun") || first.ends_with("mpirun") ||
+                                  first.ends_with("mpiexec"));
+    const std::vector<ShellText> outer = prefix_;
+    if (starts) {
+      prefix_.insert(prefix_.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    run_text(words[i + 2], "a command line", line);
+    prefix_ = outer;
+    return true;
+  }
+  return false;
+}
+
+// Reads text as a script. Parts that are not known stand in it as values of their own.
+void ShellRunner::run_text(const ShellText& text, const char* what, int line) {
+  constexpr int kDeepestNesting = 8;
+  if (nested_ >= kDeepestNesting) {
+    state_.fail(line, "eval and nested shells are nested too deeply to be read");
+  }
+  state_.charge(text.chars.size() * 4, line);
+  std::string script;
+  bool any_known = false;
+  bool in_quotes = false;
+  for (size_t i = 0; i < text.chars.size();) {
+    const int32_t origin = text.origins[i];
+    if (origin >= 0) {
+      any_known = any_known || std::isspace(static_cast<unsigned char>(text.chars[i])) == 0;
+      in_quotes = in_quotes != (text.chars[i] == '\'');
+      script += text.chars[i++];
+      continue;
+    }
+    ShellText part;
+    while (i < text.chars.size() && text.origins[i] == origin) {
+      part.add(text.chars[i], origin);
+      ++i;
+    }
+    const std::string name = fmt::format("PLAIT_UNKNOWN_{}", -1 - origin);
+    state_.assign(name, {part}, line);
+    // Within single quotes it would not be expanded: they end before it.
+    script += in_quotes ? "'${" + name + "}'" : "${" + name + "}";
+  }
+  if (!any_known) {
+    if (!text.chars.empty()) {
+      state_.note(state_.not_evaluated,
+                  fmt::format("{} of text that is not known ({}): what it sets is unknown", what,
+                              state_.first_unknown(text)->reason),
+                  line);
+    }
+    return;
+  }
+  trees_.push_back(parse_shell(script, state_.origin(), line));
+  ++nested_;
   run_list(trees_.back());
+  --nested_;
+  // Its exit is not the script's.
+  stopped_ = false;
 }
 
 void ShellRunner::call_function(const ShellNode& body, const std::vector<ShellText>& words,

@@ -130,6 +130,15 @@ ShellToken ShellLexer::read() {
     advance(at_ + 1);
     return token;
   }
+  // "2>&1": the number belongs to the redirection, which is not followed anyway.
+  size_t digits = at_;
+  while (digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9') {
+    ++digits;
+  }
+  if (!in_test_ && digits > at_ && digits < text_.size() &&
+      (text_[digits] == '<' || text_[digits] == '>')) {
+    at_ = digits;
+  }
   const bool process = text_.substr(at_, 2) == "<(" || text_.substr(at_, 2) == ">(";
   const size_t length = process ? 0 : operator_length();
   if (length > 0) {

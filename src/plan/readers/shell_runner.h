@@ -43,6 +43,10 @@ class ShellRunner {
   std::optional<ShellStatus> run_builtin(const std::vector<ShellText>& words, int line);
   bool run_declaration(const ShellNode& node, size_t first);
   void run_eval(const std::vector<ShellText>& words, int line);
+  bool run_nested_shell(const std::vector<ShellText>& words, int line);
+  void run_text(const ShellText& text, const char* what, int line);
+  void read_batch_header(std::string_view text);
+  void keep_held_commands();
   void call_function(const ShellNode& body, const std::vector<ShellText>& words, int line);
   void forget(const std::vector<ShellText>& names, const std::string& command, int line);
   void assign(const RawWord& raw, const ShellAssignment& assignment);
@@ -57,6 +61,8 @@ class ShellRunner {
   std::deque<ShellNodes> trees_;  // of the script and of every eval: functions point into them
   std::map<std::string, const ShellNode*> functions_;
   ShellScript result_;
+  std::vector<ShellText> prefix_;  // of the commands of a nested shell: "srun -n 8"
+  int nested_ = 0;                 // depth of eval and nested shells
   int depth_ = 0;
   int undecided_ = 0;  // depth of branches that may not run
   bool in_condition_ = false;

@@ -75,7 +75,15 @@ void ShellState::restore(std::map<std::string, ShellVariable> before, const Note
     for (size_t i = 0; !changed && i < now.size(); ++i) {
       changed = differs(now[i], then[i]);
     }
-    if (changed) {
+    const bool was_empty = then.size() == 1 && then[0].chars.empty();
+    if (changed && was_empty) {
+      // Emptied first, to be filled from arguments.
+      ShellText text =
+          make_unknown("$" + name, {fmt::format("{} is empty before line {} decides ({})", name,
+                                                branch.where.line, branch.text),
+                                    branch.where.line, true});
+      earlier->second.items = {std::move(text)};
+    } else if (changed) {
       kept.push_back(name);
     }
   }

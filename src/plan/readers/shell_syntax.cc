@@ -331,7 +331,6 @@ void Parser::parse_redirects(ShellNode& node) {
   }
 }
 
-// A digit before the operator belongs to it: "2>&1".
 bool Parser::parse_redirect(ShellNode& node) {
   static constexpr std::string_view kRedirects[] = {"<<<", "<<-", "<<", ">>", "<&", ">&",
                                                     "&>>", "&>",  ">|", "<>", "<",  ">"};
