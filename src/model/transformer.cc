@@ -102,14 +102,14 @@ Tensor Transformer::run_head(int microbatch, const Tensor& hidden_TsD) {
   if (grad_scale_ == 0) {
     return {};
   }
-  linear_backward_weight(logits, normed_TD, head_.grad);
+  add_weight_gradient(logits, normed_TD, head_);
   Tensor grad_normed_TD = make({shape_.tokens(), config_.hidden_size}, shape_.dtype);
   linear_backward_input(logits, head_.weight, grad_normed_TD);
   const Tensor grad_normed = region_.enter_backward(std::move(grad_normed_TD));
   Tensor grad_hidden(device, hidden_TsD.shape(), shape_.dtype, MemoryCategory::kActivations);
   rms_norm_backward(
       {.x = columns(hidden_TsD), .grad_y = columns(grad_normed), .grad_x = columns(grad_hidden)},
-      final_norm_.weight, rstd, final_norm_.grad);
+      final_norm_.weight, rstd, final_norm_.grad_to_add());
   return grad_hidden;
 }
 
@@ -193,7 +193,8 @@ Tensor Transformer::backward(int chunk_index, int microbatch, const Tensor& grad
   if (!chunk.first) {
     return grad;
   }
-  embedding_.backward(tokens_[static_cast<size_t>(microbatch)], grad, embedding_param_.grad);
+  embedding_.backward(tokens_[static_cast<size_t>(microbatch)], grad,
+                      embedding_param_.grad_to_add());
   return {};
 }
 

@@ -9,6 +9,12 @@
 
 namespace plait {
 
+void add_weight_gradient(const Tensor& grad_y_TO, const Tensor& x_TI, Parameter& weight_OI) {
+  bool accumulate = true;
+  Tensor& grad = weight_OI.grad_to_write(accumulate);
+  linear_backward_weight(grad_y_TO, x_TI, grad, accumulate);
+}
+
 LayerParams find_layer_params(const ParameterStore& store, int64_t layer, int chunk) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const std::string attention = prefix + "self_attn.";
@@ -170,17 +176,16 @@ void TransformerLayer::restore(SavedTensors& saved) const {
 
 Tensor TransformerLayer::backward_mlp(const Tensor& grad_TsD, SavedTensors& saved) {
   Device& device = grad_TsD.device();
-  linear_backward_bias(grad_TsD, params_.down_bias.grad);
+  linear_backward_bias(grad_TsD, params_.down_bias.grad_to_add());
   const Tensor grad_TD = region_.leave_backward(grad_TsD);
   Tensor& swiglu = saved[Saved::kSwiglu];
-  linear_backward_weight(grad_TD, swiglu, params_.down.grad);
+  add_weight_gradient(grad_TD, swiglu, params_.down);
   // The product's input is not needed any more: its gradient takes its place.
   linear_backward_input(grad_TD, params_.down.weight, swiglu);
   Tensor& gate_up = saved[Saved::kGateUp];
   swiglu_backward(gate_up, swiglu, gate_up);
-  linear_backward_bias(gate_up, params_.gate_up_bias.grad);
-  linear_backward_weight(gate_up, region_.enter_forward(saved[Saved::kNorm2]),
-                         params_.gate_up.grad);
+  linear_backward_bias(gate_up, params_.gate_up_bias.grad_to_add());
+  add_weight_gradient(gate_up, region_.enter_forward(saved[Saved::kNorm2]), params_.gate_up);
   Tensor grad_norm_TD(device, {shape_.tokens, config_.hidden_size}, shape_.dtype,
                       MemoryCategory::kWorkspace);
   linear_backward_input(gate_up, params_.gate_up.weight, grad_norm_TD);
@@ -199,16 +204,16 @@ void TransformerLayer::backward_qk(SavedTensors& saved, Tensor& grad_qkv) {
   }
   const Tensor& qkv = saved[Saved::kQkv];
   rms_norm_backward({.x = columns(qkv, 0, q_cols_), .grad_y = grad_q, .grad_x = grad_q},
-                    params_.q_norm.weight, saved[Saved::kQRstd], params_.q_norm.grad);
+                    params_.q_norm.weight, saved[Saved::kQRstd], params_.q_norm.grad_to_add());
   rms_norm_backward({.x = columns(qkv, q_cols_, kv_cols_), .grad_y = grad_k, .grad_x = grad_k},
-                    params_.k_norm.weight, saved[Saved::kKRstd], params_.k_norm.grad);
+                    params_.k_norm.weight, saved[Saved::kKRstd], params_.k_norm.grad_to_add());
 }
 
 Tensor TransformerLayer::backward_attention(const Tensor& grad_TsD, SavedTensors& saved) {
   Device& device = grad_TsD.device();
-  linear_backward_bias(grad_TsD, params_.o_bias.grad);
+  linear_backward_bias(grad_TsD, params_.o_bias.grad_to_add());
   const Tensor grad_TD = region_.leave_backward(grad_TsD);
-  linear_backward_weight(grad_TD, saved[Saved::kAttention], params_.o.grad);
+  add_weight_gradient(grad_TD, saved[Saved::kAttention], params_.o);
   Tensor grad_attention(device, {shape_.tokens, q_cols_}, shape_.dtype, MemoryCategory::kWorkspace);
   linear_backward_input(grad_TD, params_.o.weight, grad_attention);
 
@@ -221,8 +226,8 @@ Tensor TransformerLayer::backward_attention(const Tensor& grad_TsD, SavedTensors
                      grad, scratch);
   backward_qk(saved, grad_qkv);
 
-  linear_backward_bias(grad_qkv, params_.qkv_bias.grad);
-  linear_backward_weight(grad_qkv, region_.enter_forward(saved[Saved::kNorm1]), params_.qkv.grad);
+  linear_backward_bias(grad_qkv, params_.qkv_bias.grad_to_add());
+  add_weight_gradient(grad_qkv, region_.enter_forward(saved[Saved::kNorm1]), params_.qkv);
   Tensor grad_norm_TD(device, {shape_.tokens, config_.hidden_size}, shape_.dtype,
                       MemoryCategory::kWorkspace);
   linear_backward_input(grad_qkv, params_.qkv.weight, grad_norm_TD);
@@ -236,7 +241,7 @@ Tensor TransformerLayer::backward(Tensor grad_TsD, SavedTensors& saved) {
                        .grad_y = columns(grad_norm),
                        .grad_x = columns(grad_TsD),
                        .accumulate = true},
-                      weight.weight, saved[rstd], weight.grad);
+                      weight.weight, saved[rstd], weight.grad_to_add());
   };
   through_norm(backward_mlp(grad_TsD, saved), Saved::kMid, Saved::kNorm2Rstd, params_.norm2);
   through_norm(backward_attention(grad_TsD, saved), Saved::kInput, Saved::kNorm1Rstd,

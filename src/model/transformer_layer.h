@@ -19,6 +19,9 @@ struct LayerParams {
 };
 LayerParams find_layer_params(const ParameterStore& store, int64_t layer, int chunk);
 
+// Adds grad_y_TO^T x_TI to the gradient of a Linear weight.
+void add_weight_gradient(const Tensor& grad_y_TO, const Tensor& x_TI, Parameter& weight_OI);
+
 // What forward left for backward: one tensor for each entry of the activation table; those that are
 // not kept are empty between forward and backward.
 class SavedTensors {

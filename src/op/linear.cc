@@ -49,7 +49,8 @@ void linear_backward_input(const Tensor& grad_y_TO, const Tensor& w_OI, Tensor& 
   device.kernels().matmul(device.stream(), args);
 }
 
-void linear_backward_weight(const Tensor& grad_y_TO, const Tensor& x_TI, Tensor& grad_w_OI) {
+void linear_backward_weight(const Tensor& grad_y_TO, const Tensor& x_TI, Tensor& grad_w_OI,
+                            bool accumulate) {
   CHECK_EQ(grad_y_TO.dim(0), x_TI.dim(0));
   CHECK_EQ(grad_w_OI.dim(0), grad_y_TO.dim(1));
   CHECK_EQ(grad_w_OI.dim(1), x_TI.dim(1));
@@ -65,7 +66,7 @@ void linear_backward_weight(const Tensor& grad_y_TO, const Tensor& x_TI, Tensor&
   args.b_stride = args.n;
   args.c_stride = args.n;
   args.transpose_a = true;
-  args.accumulate = true;
+  args.accumulate = accumulate;
   args.input_dtype = grad_y_TO.dtype();
   args.output_dtype = DType::kF32;
   Device& device = grad_y_TO.device();

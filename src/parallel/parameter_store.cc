@@ -21,6 +21,35 @@ ParameterStore::ParameterStore(const ModelConfig& config, const ParallelContext&
   grads_ = Tensor(device, {flat_.count}, DType::kF32, MemoryCategory::kGradients);
   device.stream().zero(weights_.ptr(), weights_.bytes());
   device.stream().zero(grads_.ptr(), grads_.bytes());
+  begun_.assign(flat_.params.size(), 1);
+}
+
+bool Parameter::begin() {
+  const bool first = !begun_.empty() && begun_.front() == 0;
+  std::fill(begun_.begin(), begun_.end(), uint8_t{1});
+  return first;
+}
+
+Tensor& Parameter::grad_to_add() {
+  if (begin()) {
+    grad_.device().stream().zero(grad_.ptr(), grad_.bytes());
+  }
+  return grad_;
+}
+
+Tensor& Parameter::grad_to_write(bool& accumulate) {
+  accumulate = !begin();
+  return grad_;
+}
+
+void ParameterStore::begin_grads() {
+  std::fill(begun_.begin(), begun_.end(), uint8_t{0});
+}
+
+void ParameterStore::check_grads() const {
+  for (size_t i = 0; i < begun_.size(); ++i) {
+    CHECK(begun_[i] != 0);
+  }
 }
 
 const LocalParam* ParameterStore::locate(const std::string& name, int chunk) const {
@@ -32,18 +61,20 @@ const LocalParam* ParameterStore::locate(const std::string& name, int chunk) con
   return nullptr;
 }
 
-Parameter ParameterStore::view(const LocalParam& param, int64_t rows) const {
+Parameter ParameterStore::view(const LocalParam& param, int64_t rows, size_t num_params) const {
   const ParamSpec& spec = table_[static_cast<size_t>(param.spec_index)];
   std::vector<int64_t> shape = {rows};
   if (spec.shape.size() > 1) {
     shape.push_back(param.shard.cols);
   }
-  return {weights_.view(param.offset, shape), grads_.view(param.offset, shape)};
+  const auto index = static_cast<size_t>(&param - flat_.params.data());
+  return {weights_.view(param.offset, shape), grads_.view(param.offset, shape),
+          std::span(begun_).subspan(index, num_params)};
 }
 
 Parameter ParameterStore::find(const std::string& name, int chunk) const {
   const LocalParam* param = locate(name, chunk);
-  return param == nullptr ? Parameter{} : view(*param, param->shard.rows);
+  return param == nullptr ? Parameter{} : view(*param, param->shard.rows, 1);
 }
 
 Parameter ParameterStore::find_fused(const std::vector<std::string>& names, int chunk) const {
@@ -56,9 +87,10 @@ Parameter ParameterStore::find_fused(const std::vector<std::string>& names, int 
     const LocalParam* param = locate(name, chunk);
     CHECK(param != nullptr);
     CHECK_EQ(param->offset, first->offset + rows * first->shard.cols);
+    CHECK_EQ(param - first, static_cast<std::ptrdiff_t>(&name - names.data()));
     rows += param->shard.rows;
   }
-  return view(*first, rows);
+  return view(*first, rows, names.size());
 }
 
 std::vector<float> ParameterStore::build_image(const ShardSource& fill) const {

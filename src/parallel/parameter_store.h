@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/parallel_context.h"
@@ -15,10 +16,28 @@
 namespace plait {
 
 // A weight with its gradient accumulator. Empty when the model has no such parameter.
-struct Parameter {
-  Tensor weight;  // compute precision
-  Tensor grad;    // f32
+//
+// Gradients are not zeroed before a step: what comes first overwrites them, which saves a pass over
+// memory. Copies of a Parameter and all that share its gradient know of it.
+class Parameter {
+ public:
+  Parameter() = default;
+  Parameter(Tensor weight_view, Tensor grad_view, std::span<uint8_t> begun)
+      : weight(std::move(weight_view)), grad_(std::move(grad_view)), begun_(begun) {}
   explicit operator bool() const { return static_cast<bool>(weight); }
+
+  Tensor weight;  // compute precision
+
+  // f32. For an operator that adds: zeroed first if nothing has been added in this step.
+  Tensor& grad_to_add();
+  // For an operator that can overwrite all of it: `accumulate` is set if it must add.
+  Tensor& grad_to_write(bool& accumulate);
+
+ private:
+  bool begin();  // false if it had begun
+
+  Tensor grad_;
+  std::span<uint8_t> begun_;  // of the store, one for each parameter that is seen as one here
 };
 
 struct ParameterStoreOptions {
@@ -39,6 +58,10 @@ class ParameterStore {
   Tensor& grads() { return grads_; }      // [flat().count], f32
   Device& device() const { return weights_.device(); }
 
+  // A step begins with no gradient, and its backward must have written all of them.
+  void begin_grads();
+  void check_grads() const;
+
   // The parameter of that name on `chunk`, or an empty one if this rank does not hold it there.
   Parameter find(const std::string& name, int chunk) const;
   // Adjacent parameters as one: the rows of all names below each other.
@@ -50,13 +73,14 @@ class ParameterStore {
   std::vector<float> build_image(const ShardSource& fill) const;
 
  private:
-  Parameter view(const LocalParam& param, int64_t rows) const;
+  Parameter view(const LocalParam& param, int64_t rows, size_t num_params) const;
   const LocalParam* locate(const std::string& name, int chunk) const;
 
   std::vector<ParamSpec> table_;
   FlatLayout flat_;
   Tensor weights_;
   Tensor grads_;
+  mutable std::vector<uint8_t> begun_;  // by parameter of flat(): views write to it
 };
 
 // Initial values: a function of (seed, name, logical index) alone, so that neither layout nor

@@ -112,13 +112,14 @@ StepResult Engine::forward_backward(const RowReader& read) {
     throw_error(ErrorCode::kInvalidArgument,
                 "the batch has no target token: every label is masked; check the labels");
   }
-  store_.device().stream().zero(store_.grads().ptr(), store_.grads().bytes());
+  store_.begin_grads();
   reducer_.begin_step();
   const bool scaled = config_.compute_dtype == DType::kF16;
   applied_scale_ = scaled ? loss_scale_.scale : 1.0;
   model_.set_batch(loaded.microbatches,
                    static_cast<float>(applied_scale_ / static_cast<double>(loaded.target_tokens)));
   runner_.run(model_);
+  store_.check_grads();
   reducer_.finish();
   result.loss = world_loss(model_.loss_sum()) / static_cast<double>(loaded.target_tokens);
   result.grad_norm = optimizer_.global_grad_norm() / applied_scale_;
