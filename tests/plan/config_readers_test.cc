@@ -237,6 +237,17 @@ TEST(MindFormers, UnknownKeysAreListed) {
   ASSERT_EQ(report.unknown_flags.size(), 1U);
   EXPECT_EQ(report.unknown_flags[0].nearest, "use_seq_parallel");
   EXPECT_EQ(report.unknown_flags[0].where.line, 8);
+  const auto unknown = [](const std::string& from, const std::string& to) {
+    return problems_of(check(replaced(kYaml, from, to), "run.yaml", 128));
+  };
+  EXPECT_NE(unknown("{recompute: True}", "{recomput: True}").find("recompute_config.recomput"),
+            std::string::npos);
+  EXPECT_NE(unknown("hidden_size", "hiden_size").find("model_config.hiden_size"),
+            std::string::npos);
+  // Models have keys of their own.
+  EXPECT_EQ(unknown("use_flash_attention: True", "use_flash_attention: True\n    my_switch: 1")
+                .find("unknown"),
+            std::string::npos);
 }
 
 TEST(MindFormers, RecomputationByStage) {

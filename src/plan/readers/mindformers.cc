@@ -8,7 +8,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "plan/readers/mindformers_reader.h"
 #include "plan/readers/yaml_node.h"
 
@@ -17,33 +16,6 @@ namespace {
 
 constexpr const char* kMemoryDocs = "MindSpore documentation, max_device_memory";
 constexpr size_t kMostYamlBytes = 1 << 20;
-
-constexpr std::string_view kParallelConfigKeys[] = {"data_parallel",
-                                                    "model_parallel",
-                                                    "pipeline_stage",
-                                                    "context_parallel",
-                                                    "expert_parallel",
-                                                    "use_seq_parallel",
-                                                    "micro_batch_num",
-                                                    "vocab_emb_dp",
-                                                    "gradient_aggregation_group",
-                                                    "context_parallel_algo",
-                                                    "ulysses_degree_in_cp",
-                                                    "optimizer_shard",
-                                                    "optimizer_parallel",
-                                                    "mem_coeff",
-                                                    "recompute",
-                                                    "select_recompute",
-                                                    "expert_model_parallel",
-                                                    "mp_comm_recompute",
-                                                    "npu_nums_per_device",
-                                                    "seq_split_num",
-                                                    "only_trainable_params",
-                                                    "use_3d_tensor_parallel",
-                                                    "tp_x",
-                                                    "tp_y",
-                                                    "tp_z",
-                                                    "micro_batch_interleave_num"};
 
 }  // namespace
 
@@ -123,18 +95,6 @@ void MindFormersReader::read_parallel(const YAML::Node& root) {
   }
   if (yaml_scalar(config, "context_parallel_algo") == "ulysses_cp") {
     out_.job.cp_algorithm = CpAlgorithm::kUlysses;
-  }
-  if (config.IsMap()) {
-    const std::vector<std::string> known(std::begin(kParallelConfigKeys),
-                                         std::end(kParallelConfigKeys));
-    for (const auto& entry : config) {
-      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "?";
-      if (std::find(known.begin(), known.end(), key) == known.end() &&
-          out_.unknown_flags.size() < 100) {
-        out_.unknown_flags.push_back(
-            {"parallel_config." + key.substr(0, 60), nearest_name(key, known), where(entry.first)});
-      }
-    }
   }
   const YAML::Node parallel = yaml_child(root, "parallel");
   layout.zero = flag(parallel, "enable_parallel_optimizer") ? 1 : 0;
@@ -237,6 +197,7 @@ ReadJob MindFormersReader::read(const YAML::Node& root) {
                 "serving",
                 out_.origin, root["run_mode"].Mark().line + 1, mode);
   }
+  list_unknown_keys(root);
   read_parallel(root);
   settle_world();
   read_run(root);

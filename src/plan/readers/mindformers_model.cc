@@ -85,6 +85,7 @@ void MindFormersReader::read_shape(const YAML::Node& config) {
   take(out_.job.batch.seq_len, "seq_length", "seq_len");
   model.max_position_embeddings = out_.job.batch.seq_len;
   take(model.max_position_embeddings, "max_position_embedding", "max_position_embeddings");
+  take(model.max_position_embeddings, "max_position_embeddings", "max_position_embeddings");
   model.max_position_embeddings = std::max(model.max_position_embeddings, out_.job.batch.seq_len);
   if (model.ffn_hidden_size == 0 && model.hidden_size > 0 &&
       model.hidden_size <= (int64_t{1} << 20)) {
@@ -184,6 +185,9 @@ void MindFormersReader::read_moe(const YAML::Node& root) {
   const int64_t shared =
       size(config, newer ? "n_shared_experts" : "shared_expert_num", section, 0).value_or(0);
   moe.shared_ffn_hidden_size = std::min<int64_t>(shared, 1024) * moe.ffn_hidden_size;
+  if (const auto wide = size(config, "moe_shared_expert_intermediate_size", section, 0)) {
+    moe.shared_ffn_hidden_size = *wide;
+  }
   moe.first_dense_layers = size(config, "first_k_dense_replace", section, 0).value_or(0);
 }
 

@@ -31,6 +31,7 @@ class MindFormersReader {
   ReadJob read(const YAML::Node& root);
 
  private:
+  void list_unknown_keys(const YAML::Node& root);
   void read_parallel(const YAML::Node& root);
   void read_run(const YAML::Node& root);
   void read_recompute(const YAML::Node& root);
