@@ -136,10 +136,8 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   std::string holder;
   if (best < 2) {
     for (const auto& [name, command] : script.held_commands) {
-      const bool launches_something = [&] {
-        const auto launch = look_at(without_unknown_front(command), script.origin);
-        return launch && rank_of(*launch) > best;
-      }();
+      const auto held = look_at(without_unknown_front(command), script.origin);
+      const bool launches_something = held && rank_of(*held) > best;
       if (launches_something && consider(command)) {
         holder = name;
       }
