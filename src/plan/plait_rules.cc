@@ -6,9 +6,8 @@
 namespace plait {
 namespace {
 
-// Bytes an element. The trainer zeroes all gradients of a rank; the norm reads those of the shard;
-// AdamW reads weight, gradient and two moments and writes all but the gradient.
-constexpr double kZeroBytes = 4;
+// Bytes an element of the shard: the norm reads the gradients; AdamW reads weight, gradient and two
+// moments and writes all but the gradient.
 constexpr double kShardBytes = 4 + 28;
 
 }  // namespace
@@ -58,7 +57,7 @@ double plait_optimizer_seconds(const TrainJob& job, const Cluster& cluster,
         std::min(bandwidth, cluster.host_bandwidth.value / std::max(1, cluster.devices_per_server));
   }
   const double shards = job.layout.zero >= 1 ? dense_shards(job) : 1;
-  return parameters.total() * (kZeroBytes + kShardBytes / shards) / bandwidth;
+  return parameters.total() * kShardBytes / shards / bandwidth;
 }
 
 Chip chip_of_rank(const Cluster& cluster) {

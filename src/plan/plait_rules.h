@@ -19,7 +19,7 @@ double plait_redone(const Collective& collective, Recompute recompute);
 // The head's backward runs with its forward, in the forward of the last stage.
 StageTime plait_head(const StageTime& head);
 
-// Zeroing the gradients, their norm, AdamW on the rank's shard.
+// The norm of the gradients and AdamW, on the rank's shard.
 double plait_optimizer_seconds(const TrainJob& job, const Cluster& cluster,
                                const StageParameters& parameters);
 
