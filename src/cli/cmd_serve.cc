@@ -21,6 +21,7 @@
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/serve_text.h"
+#include "comm/fault.h"
 #include "comm/flight_record.h"
 #include "comm/rank_runner.h"
 #include "serve/api_server.h"
@@ -259,7 +260,9 @@ void drain(Service& service, const HeldSignals& signals, double limit_s) {
   service.api().begin_drain();
   const Deadline deadline = Deadline::after_s(limit_s);
   while (!service.api().draining() || service.api().num_active() > 0) {
-    if (const int signal = signals.take(0.05)) {
+    const int signal = signals.take(0.05);
+    // A launcher's SIGTERM after the loss of a rank: the answers get their error, then this leaves.
+    if (signal != 0 && !(signal == SIGTERM && await_peer_lost())) {
       end_at_once(signal);
     }
     if (deadline.passed()) {

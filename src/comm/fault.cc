@@ -21,17 +21,10 @@ namespace {
 std::atomic<bool> lost{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "signal handlers read it");
 
-// Below the second that mpirun leaves between SIGTERM and SIGKILL.
-constexpr int kReportGraceMs = 500;
-
-// Only calls that are async-signal-safe. A process that has lost a peer leaves by itself.
+// Only calls that are async-signal-safe.
 void on_sigterm(int) {
   const int errno_before = errno;
-  constexpr int kStepMs = 10;
-  for (int waited_ms = 0; waited_ms < kReportGraceMs && !peer_lost(); waited_ms += kStepMs) {
-    poll(nullptr, 0, kStepMs);
-  }
-  if (!peer_lost()) {
+  if (!await_peer_lost()) {
     signal(SIGTERM, SIG_DFL);
     raise(SIGTERM);  // takes effect when this handler returns
   }
@@ -57,6 +50,16 @@ bool peer_lost() {
 
 void set_peer_lost() {
   lost.store(true, std::memory_order_relaxed);
+}
+
+bool await_peer_lost() {
+  // Below the second that mpirun leaves between SIGTERM and SIGKILL.
+  constexpr int kGraceMs = 500;
+  constexpr int kStepMs = 10;
+  for (int waited_ms = 0; waited_ms < kGraceMs && !peer_lost(); waited_ms += kStepMs) {
+    poll(nullptr, 0, kStepMs);
+  }
+  return peer_lost();
 }
 
 void hold_sigterm_for_report() {

@@ -13,9 +13,12 @@ namespace plait {
 bool peer_lost();
 void set_peer_lost();
 
-// A launcher that sees a rank die sends SIGTERM to the others, often before they have noticed.
-// Where nobody handles or blocks that signal: gives the process half a second to notice and to
-// report, and lets the signal take effect if it does not.
+// A launcher that sees a rank die sends SIGTERM to the others, often before they have noticed. Who
+// is about to end the process for such a signal asks first: true if a loss is known within half a
+// second, and the process then reports it and leaves by itself. Async-signal-safe.
+bool await_peer_lost();
+
+// Does so for a SIGTERM that nobody handles or blocks.
 void hold_sigterm_for_report();
 
 // What one rank knows about a lost one.

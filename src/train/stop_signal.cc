@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/fault.h"
 #include "comm/op_state.h"
 
 namespace plait {
@@ -46,6 +47,8 @@ void watch(double grace_s) {
       asked_at_s = now_s();
       log_warning(-1, "{}: saving a checkpoint and stopping; again to stop at once",
                   signal == SIGINT ? "Ctrl-C" : "SIGTERM");
+    } else if (signal == SIGTERM && await_peer_lost()) {
+      // The launcher's: this process reports the loss and leaves.
     } else if (signal > 0 || (first != 0 && now_s() - asked_at_s > grace_s)) {
       log_error(-1, "stopping at once{}", signal > 0 ? "" : ": the grace time is over");
       _exit(128 + first);
