@@ -16,6 +16,7 @@ namespace {
 constexpr int kTileRows = 6;
 constexpr int kTilePanels = 1;
 constexpr int kBf16Rows = 5;
+constexpr int kInt16Rows = kTileRows;
 constexpr int kMaxSums = 12;
 constexpr bool kHasDotBf16 = false;
 
