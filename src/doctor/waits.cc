@@ -66,12 +66,13 @@ WaitedFor find_waited_for(const std::vector<Finding>& findings) {
   }
   const int num_waiting = static_cast<int>(waiting.size());
   bool most_wait = num_waiting * 2 >= group_size && num_waiting > 1;
-  if (group_size <= 0 && num_waiting >= 4) {
+  constexpr int kMostRanks = 65536;
+  if (group_size <= 0 && num_waiting >= 4 && *waiting.rbegin() < kMostRanks) {
     // Nobody tells the size: a hole among the ranks that wait is as good, if it is a small one.
     group_size = *waiting.rbegin() + 1;
     most_wait = (group_size - num_waiting) * 4 <= num_waiting;
   }
-  if (group_size > 0 && group_size <= 65536 && most_wait) {
+  if (group_size > 0 && group_size <= kMostRanks && most_wait) {
     std::string missing;
     for (int rank = 0; rank < group_size; ++rank) {
       if (!waiting.contains(rank)) {

@@ -24,6 +24,7 @@ ShellScript ShellRunner::run(std::string_view text) {
 
 // The variables that Slurm sets from "#SBATCH --nodes=4": the job's environment.
 void ShellRunner::read_batch_header(std::string_view text) {
+  constexpr int64_t kMostTasks = 1000000;
   std::map<std::string, int64_t> counts;
   int line = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -50,7 +51,8 @@ void ShellRunner::read_batch_header(std::string_view text) {
       value = value.substr(0, value.find_first_of(" \t#\r"));
       // "gpu:a100:8", "npu:8"
       value = key == std::string_view("gpus") ? value.substr(value.rfind(':') + 1) : value;
-      if (const auto number = parse_integer(std::string(value)); number && *number > 0) {
+      if (const auto number = parse_integer(std::string(value));
+          number && *number > 0 && *number <= kMostTasks) {
         counts[key] = *number;
       }
     }
