@@ -18,6 +18,18 @@ std::string trimmed(std::string_view text, std::string_view blanks) {
              : std::string(text.substr(begin, text.find_last_not_of(blanks) - begin + 1));
 }
 
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string format_seconds(double seconds) {
   return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6)
          : seconds < 1  ? fmt::format("{:.2f} ms", seconds * 1e3)

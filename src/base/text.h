@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plait {
 
@@ -11,6 +12,9 @@ std::string lower(std::string text);
 
 // Without the bytes of `blanks` at both ends.
 std::string trimmed(std::string_view text, std::string_view blanks = " \t");
+
+// The parts between separators, empty ones too: one more than there are separators.
+std::vector<std::string> split(std::string_view text, char separator);
 
 // "12.3 us", "4.56 ms", "1.234 s".
 std::string format_seconds(double seconds);

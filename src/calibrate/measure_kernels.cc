@@ -58,7 +58,7 @@ double linear_seconds(Device& device, const Product& p, const MeasureBudget& bud
   const double input = synchronized([&] { linear_backward_input(y, weights.next(), x); });
   const double weight = synchronized([&] {
     Tensor grad = weights.next();
-    linear_backward_weight(y, x, grad);
+    linear_backward_weight(y, x, grad, true);
   });
   return (forward + input + weight) / 3;
 }
@@ -203,7 +203,7 @@ double measure_layer(Device& device, ProcessGroup& group, const MeasureBudget& b
     linear_forward(y, weights.next(), {}, x);
     swiglu_forward(x, out);
     Tensor grad = weights.next();
-    linear_backward_weight(x, y, grad);
+    linear_backward_weight(x, y, grad, true);
     device.stream().synchronize();
     group.barrier();
     least = std::min(least, now_s() - begin);

@@ -18,7 +18,7 @@ void set_peer_lost();
 // second, and the process then reports it and leaves by itself. Async-signal-safe.
 bool await_peer_lost();
 
-// Does so for a SIGTERM that nobody handles or blocks.
+// Does so for a SIGTERM that nobody handles.
 void hold_sigterm_for_report();
 
 // What one rank knows about a lost one.

@@ -181,7 +181,7 @@ RuleSet::RuleSet(Empty /*none*/) {
   torchrun_root_pattern_ = add_pattern("Root Cause (first observed failure)");
   first_watchdog_pattern_ = add_pattern(
       "caught collective operation timeout: Work*(SeqNum={wd_sequence:d}, OpType={wd_operation}, "
-      "NumelIn={wd_in:d}, NumelOut={wd_out:d}");
+      "NumelIn={wd_elements:d}, NumelOut={:d}");
   add_pattern(
       "caught collective operation timeout: Work*(SeqNum={wd_sequence:d}, OpType={wd_operation}, "
       "Timeout(ms)=");

@@ -96,7 +96,7 @@ class RuleSet {
   // Of the lines between which torchrun lists the workers that failed after the first one.
   int torchrun_table_pattern() const { return torchrun_table_pattern_; }
   int torchrun_root_pattern() const { return torchrun_root_pattern_; }
-  // Of lines of torch.distributed's watchdog; keep wd_sequence, wd_operation, wd_in, wd_out, or
+  // Of lines of torch.distributed's watchdog; keep wd_sequence, wd_operation, wd_elements, or
   // wd_enqueued and wd_completed. Every rank of a job prints some, so many of a file are kept.
   bool is_watchdog_pattern(int pattern) const {
     return pattern >= first_watchdog_pattern_ && pattern <= last_watchdog_pattern_;

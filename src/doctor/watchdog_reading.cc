@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,7 +39,7 @@ int64_t number_behind(std::string_view text, std::string_view mark) {
 struct Watchdog {
   int64_t sequence = kUnknown;  // that timed out
   std::string operation;
-  int64_t elements_in = kUnknown, elements_out = kUnknown;
+  int64_t elements = kUnknown;  // that the rank hands in
   int64_t enqueued = kUnknown, completed = kUnknown;
   double time = -1;  // with its year; else < 0
 
@@ -45,9 +47,9 @@ struct Watchdog {
     return sequence == number || (completed >= 0 && completed < number && enqueued >= number);
   }
   std::string call() const {
-    return elements_in == kUnknown ? operation
-                                   : fmt::format("{} of {} element{}", operation, elements_in,
-                                                 elements_in == 1 ? "" : "s");
+    return elements == kUnknown
+               ? operation
+               : fmt::format("{} of {} element{}", operation, elements, elements == 1 ? "" : "s");
   }
 };
 
@@ -116,8 +118,7 @@ class WatchdogReader {
     if (sequence != kUnknown && watchdog.sequence == kUnknown) {
       watchdog.sequence = sequence;
       watchdog.operation = words.at("wd_operation");
-      watchdog.elements_in = number_at(words, "wd_in");
-      watchdog.elements_out = number_at(words, "wd_out");
+      watchdog.elements = number_at(words, "wd_elements");
     }
     if (const int64_t enqueued = number_at(words, "wd_enqueued"); enqueued != kUnknown) {
       watchdog.enqueued = enqueued;
@@ -176,19 +177,13 @@ class WatchdogReader {
   }
 
   void find_behind(const WatchdogsOfGroup& watchdogs) {
-    std::map<int64_t, int> waiting_in;
-    for (const auto& [rank, watchdog] : watchdogs) {
-      if (watchdog.sequence != kUnknown) {
-        waiting_in[watchdog.sequence] += 1;
-      }
-    }
-    if (waiting_in.empty()) {
+    const auto waiting = std::max_element(
+        watchdogs.begin(), watchdogs.end(),
+        [](const auto& a, const auto& b) { return a.second.sequence < b.second.sequence; });
+    if (waiting == watchdogs.end() || waiting->second.sequence == kUnknown) {
       return;
     }
-    const int64_t waited = waiting_in.rbegin()->first;
-    const auto waiting = std::find_if(watchdogs.begin(), watchdogs.end(), [&](const auto& member) {
-      return member.second.sequence == waited;
-    });
+    const int64_t waited = waiting->second.sequence;
     const auto num_waiting =
         std::count_if(watchdogs.begin(), watchdogs.end(),
                       [&](const auto& member) { return member.second.waits_in(waited); });

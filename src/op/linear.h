@@ -13,7 +13,7 @@ void linear_backward_input(const Tensor& grad_y_TO, const Tensor& w_OI, Tensor& 
 
 // grad_w_OI (f32) = grad_y_TO^T x_TI, added to what is there if `accumulate`.
 void linear_backward_weight(const Tensor& grad_y_TO, const Tensor& x_TI, Tensor& grad_w_OI,
-                            bool accumulate = true);
+                            bool accumulate);
 
 // grad_bias_O (f32) += column sums of grad_y_TO. Does nothing if grad_bias_O is empty.
 void linear_backward_bias(const Tensor& grad_y_TO, Tensor& grad_bias_O);

@@ -110,17 +110,6 @@ std::string mindformers_config(const Launch& launch, const std::string& origin) 
   return "";
 }
 
-// A file that the script writes, or that a manifest carries.
-const ShellWord* find_file(const ShellScript& script, const std::string& path) {
-  for (const std::string& name : {path, std::filesystem::path(path).filename().string()}) {
-    const auto found = script.files.find(name);
-    if (found != script.files.end()) {
-      return &found->second;
-    }
-  }
-  return nullptr;
-}
-
 CheckReport check_launch(const Launch& launch, const std::string& origin,
                          const CheckOptions& options, const ShellScript* script) {
   if (launch.kind == ProgramKind::kVllm) {

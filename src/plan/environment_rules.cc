@@ -82,17 +82,6 @@ constexpr const char* kOtherHccl[] = {"HCCL_ALGO",
                                       "HCCL_BLOCKING_WAIT",
                                       "HCCL_CONCURRENT_ENABLE"};
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  size_t at = 0;
-  while (at <= text.size()) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 class EnvironmentChecker {
  public:
   explicit EnvironmentChecker(const ReadJob& read) : read_(read) {}

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "comm/fault.h"
 #include "comm/mpi/tcp.h"
 #include "comm/op_state.h"
@@ -35,19 +36,6 @@ constexpr double kLingerS = 0.3;
 // others stay.
 constexpr double kStayAfterDeathS = 3;
 constexpr double kMemberStayS = 1;
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> fields;
-  size_t begin = 0;
-  for (;;) {
-    const size_t end = text.find(separator, begin);
-    fields.push_back(text.substr(begin, end - begin));
-    if (end == std::string::npos) {
-      return fields;
-    }
-    begin = end + 1;
-  }
-}
 
 // Text of a field: separators become spaces.
 std::string field(std::string text) {

@@ -24,7 +24,7 @@ class GradientReducer {
   // Both must outlive the reducer.
   GradientReducer(ParameterStore& store, const ParallelContext& context, Options options);
 
-  // Forgets the previous step. The gradients must be zero.
+  // Forgets the previous step. A bucket is reduced once all its gradients are written.
   void begin_step();
 
   // Backward of `chunk` will add nothing more to units >= `unit` (see Bucket::ready_after). Called

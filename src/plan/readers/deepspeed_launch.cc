@@ -138,20 +138,8 @@ void read_adapters(const Launch& launch, const std::string& origin, ReadJob& job
   }
 }
 
-}  // namespace
-
-bool is_deepspeed_launch(const Launch& launch) {
-  const bool megatron =
-      std::any_of(launch.arguments.begin(), launch.arguments.end(), [](const ShellWord& word) {
-        return word.text == "--num-layers" || word.text == "--tensor-model-parallel-size";
-      });
-  ShellWord joined;
-  return !megatron && (is_trainer(launch) || config_word(launch, joined) != nullptr);
-}
-
-namespace {
-
 struct ConfigText {
+  std::string name;  // as the launch has it; empty: none
   std::string text;
   std::string origin;
   int first_line = 1;
@@ -162,21 +150,17 @@ struct ConfigText {
 ConfigText config_of(const Launch& launch, const ShellScript& script) {
   const std::string name = config_name(launch, script.origin);
   if (name.empty()) {
-    return {"{}", script.origin, 1, false};
+    return {name, "{}", script.origin};
   }
-  auto heredoc = script.files.find(name);
-  if (heredoc == script.files.end()) {
-    heredoc = script.files.find(std::filesystem::path(name).filename().string());
-  }
-  if (heredoc != script.files.end()) {
-    return {heredoc->second.text, script.origin, heredoc->second.line, false};
+  if (const ShellWord* heredoc = find_file(script, name)) {
+    return {name, heredoc->text, script.origin, heredoc->line};
   }
   const std::string path = find_beside(name, script.origin);
   const std::string published = published_config(name);
   if (!std::filesystem::exists(path) && !published.empty()) {
-    return {published, script.origin, 1, true};
+    return {name, published, script.origin, 1, true};
   }
-  return {read_file(path), path, 1, false};
+  return {name, read_file(path), path};
 }
 
 // Activation checkpointing as the program decides it.
@@ -193,6 +177,15 @@ void read_checkpointing(const Launch& launch, ReadJob& job) {
 }
 
 }  // namespace
+
+bool is_deepspeed_launch(const Launch& launch) {
+  const bool megatron =
+      std::any_of(launch.arguments.begin(), launch.arguments.end(), [](const ShellWord& word) {
+        return word.text == "--num-layers" || word.text == "--tensor-model-parallel-size";
+      });
+  ShellWord joined;
+  return !megatron && (is_trainer(launch) || config_word(launch, joined) != nullptr);
+}
 
 ReadJob read_deepspeed_launch(const Launch& started, const ShellScript& script,
                               const ReadOptions& options) {
@@ -221,12 +214,12 @@ ReadJob read_deepspeed_launch(const Launch& started, const ShellScript& script,
     break;
   }
   ReadJob job = reader.read();
-  const std::string name = config_name(launch, script.origin);
-  job.kind = name.empty() ? "launch of a HF Trainer program"
-                          : "launch script with a DeepSpeed configuration";
+  job.kind = config.name.empty() ? "launch of a HF Trainer program"
+                                 : "launch script with a DeepSpeed configuration";
   if (config.is_published) {
     job.assumptions.push_back(
-        {fmt::format("'{}' is not here: the framework's own file of that name is taken", name),
+        {fmt::format("'{}' is not here: the framework's own file of that name is taken",
+                     config.name),
          {script.origin, 0}});
   }
   job.environment = launch.environment;

@@ -62,6 +62,12 @@ std::vector<PodSet> pod_sets(const YAML::Node& job) {
   return sets;
 }
 
+// Kinds whose replicas know nothing of each other.
+bool is_server(std::string_view kind) {
+  static constexpr std::string_view kServers[] = {"Deployment", "StatefulSet", "ReplicaSet", "Pod"};
+  return std::find(std::begin(kServers), std::end(kServers), kind) != std::end(kServers);
+}
+
 class ManifestReader {
  public:
   explicit ManifestReader(std::string origin) : origin_(std::move(origin)) {}
@@ -162,8 +168,7 @@ void ManifestReader::read_job(const YAML::Node& job) {
   const bool volcano = yaml_scalar(job, "apiVersion").find("volcano.sh") != std::string::npos;
   found.kind = volcano ? "Volcano Job" : yaml_scalar(job, "kind");
   found.pods_where = where(job);
-  found.is_server = found.kind == "Deployment" || found.kind == "StatefulSet" ||
-                    found.kind == "ReplicaSet" || found.kind == "Pod";
+  found.is_server = is_server(found.kind);
   for (const PodSet& set : pod_sets(job)) {
     const YAML::Node containers = yaml_child(set.pod, "containers");
     if (!containers.IsSequence() || containers.size() == 0) {
@@ -206,10 +211,7 @@ std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& docu
   }
   for (const YAML::Node& document : documents) {
     const std::string kind = yaml_scalar(document, "kind");
-    static constexpr std::string_view kServers[] = {"Deployment", "StatefulSet", "Pod",
-                                                    "LeaderWorkerSet", "ReplicaSet"};
-    const bool runs = kind.ends_with("Job") || std::find(std::begin(kServers), std::end(kServers),
-                                                         kind) != std::end(kServers);
+    const bool runs = kind.ends_with("Job") || kind == "LeaderWorkerSet" || is_server(kind);
     if (!yaml_scalar(document, "apiVersion").empty() && runs && !manifest_) {
       read_job(document);
     }
@@ -229,8 +231,7 @@ std::optional<Manifest> read_manifest(const std::string& text, const std::string
   try {
     return ManifestReader(origin).read(yaml_documents(text));
   } catch (const YAML::Exception& error) {
-    throw_error(ErrorCode::kCorruptData, "{}:{}: is no YAML: {}", origin,
-                error.mark.is_null() ? 0 : error.mark.line + 1, error.msg);
+    throw_yaml_error(origin, error);
   }
 }
 

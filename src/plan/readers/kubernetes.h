@@ -24,9 +24,9 @@ struct Manifest {
   SourceLine pods_where;
 };
 
-// Absent if no document of the text is a Kubernetes job. Errors: kCorruptData for text that is no
-// YAML, kInvalidArgument for a job without a container that runs a shell or a program, naming file
-// and line.
+// Absent if no document of the text is a Kubernetes job or server. Errors: kCorruptData for text
+// that is no YAML, kInvalidArgument for a job without a container that runs a shell or a program,
+// naming file and line.
 std::optional<Manifest> read_manifest(const std::string& text, const std::string& origin);
 
 }  // namespace plait

@@ -10,6 +10,8 @@
 namespace plait {
 namespace {
 
+constexpr int kStarted = 2;  // the highest rank: a launcher starts it, or it needs none
+
 // How likely a command is the one that is meant.
 int rank_of(const Launch& launch) {
   static constexpr std::string_view kSide[] = {"preprocess", "convert", "tokeniz",
@@ -20,10 +22,11 @@ int rank_of(const Launch& launch) {
     }
   }
   const bool launched = !launch.launcher.empty() || launch.kind != ProgramKind::kPython;
-  return launched ? 2 : 1;
+  return launched ? kStarted : 1;
 }
 
-// Names of ms-swift's and accelerate's environment.
+// Processes that neither the launcher nor its options tell: variables of Slurm, ms-swift and
+// LLaMA-Factory, and flags of programs that Ray places.
 void read_environment(Launch& launch, const std::string& origin) {
   const auto value = [&](const char* name) -> int64_t {
     const auto found = launch.environment.find(name);
@@ -79,10 +82,6 @@ void finish(Launch& launch, const std::string& origin) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // A command whose processes are not known may not be the one: for looking, unknown words stand for
 // something.
 std::optional<Launch> look_at(const ShellCommand& command, const std::string& origin) {
@@ -116,29 +115,25 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   std::optional<ShellCommand> chosen;
   int best = -1;
   int launches = 0;
-  const auto consider = [&](const ShellCommand& whole) {
+  // Takes a command that launches something of rank `least` or more.
+  const auto consider = [&](const ShellCommand& whole, int least) {
     const ShellCommand command = without_unknown_front(whole);
     const std::optional<Launch> launch = look_at(command, script.origin);
-    if (!launch) {
+    if (!launch || rank_of(*launch) < least) {
       return false;
     }
-    launches += rank_of(*launch) == 2 ? 1 : 0;
-    const bool better = rank_of(*launch) >= best;
-    if (better) {
-      best = rank_of(*launch);
-      chosen = command;
-    }
-    return better;
+    best = rank_of(*launch);
+    launches += best == kStarted ? 1 : 0;
+    chosen = command;
+    return true;
   };
   for (const ShellCommand& command : script.commands) {
-    consider(command);
+    consider(command, best);
   }
   std::string holder;
-  if (best < 2) {
+  if (best < kStarted) {
     for (const auto& [name, command] : script.held_commands) {
-      const auto held = look_at(without_unknown_front(command), script.origin);
-      const bool launches_something = held && rank_of(*held) > best;
-      if (launches_something && consider(command)) {
+      if (consider(command, best + 1)) {
         holder = name;
       }
     }

@@ -45,6 +45,7 @@ class Reader {
   size_t last_python_option() const;
   void set_option(std::string name, size_t at, const std::string& value);
   std::optional<Launch> take_program();
+  Launch take_command(ProgramKind kind);
   std::optional<Launch> read_msrun_script();
   void take_arguments() {
     launch_.arguments.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
@@ -243,6 +244,15 @@ std::optional<Launch> Reader::take_program() {
   return launch_;
 }
 
+// "vllm serve ...": a program whose command is its name and what it is to do.
+Launch Reader::take_command(ProgramKind kind) {
+  launch_.kind = kind;
+  launch_.program = base_name(word(at_)) + " " + word(at_ + 1);
+  at_ += 2;
+  take_arguments();
+  return launch_;
+}
+
 // MindFormers: bash scripts/msrun_launcher.sh "run_mindformer.py --config x.yaml" 8
 std::optional<Launch> Reader::read_msrun_script() {
   if (at_ + 2 >= words_.size()) {
@@ -295,36 +305,20 @@ std::optional<Launch> Reader::read() {
     read_options();
     return take_program();
   }
-  if (name == "vllm" && word(at_ + 1) == "serve") {
-    at_ += 2;
-    launch_.kind = ProgramKind::kVllm;
-    launch_.program = "vllm serve";
-    take_arguments();
-    return launch_;
+  const std::string& verb = word(at_ + 1);
+  const bool tunes = verb == "sft" || verb == "pt" || verb == "rlhf";
+  if (name == "vllm" && verb == "serve") {
+    return take_command(ProgramKind::kVllm);
   }
-  if (name == "plait" && word(at_ + 1) == "train") {
-    at_ += 2;
-    launch_.kind = ProgramKind::kPlait;
-    launch_.program = "plait train";
-    take_arguments();
-    return launch_;
+  if (name == "plait" && verb == "train") {
+    return take_command(ProgramKind::kPlait);
   }
-  if (name == "megatron" &&
-      (word(at_ + 1) == "sft" || word(at_ + 1) == "pt" || word(at_ + 1) == "rlhf")) {
-    launch_.kind = ProgramKind::kSwift;
-    launch_.program = "megatron " + word(at_ + 1);
-    at_ += 2;
-    take_arguments();
-    return launch_;
+  if (name == "megatron" && tunes) {
+    return take_command(ProgramKind::kSwift);
   }
-  if ((name == "swift" &&
-       (word(at_ + 1) == "sft" || word(at_ + 1) == "pt" || word(at_ + 1) == "rlhf")) ||
-      (name == "llamafactory-cli" && word(at_ + 1) == "train")) {
+  if ((name == "swift" && tunes) || (name == "llamafactory-cli" && verb == "train")) {
     launch_.launcher = name;
-    launch_.program = name + " " + word(at_ + 1);
-    at_ += 2;
-    take_arguments();
-    return launch_;
+    return take_command(ProgramKind::kPython);
   }
   if ((name == "bash" || name == "sh") && word(at_ + 1).ends_with("msrun_launcher.sh")) {
     return read_msrun_script();

@@ -31,8 +31,7 @@ std::vector<ShellWord> flags_of(const std::string& text, const std::string& orig
       }
     }
   } catch (const YAML::Exception& error) {
-    throw_error(ErrorCode::kCorruptData, "{}:{}: is no YAML: {}", origin,
-                error.mark.is_null() ? 0 : error.mark.line + 1, error.msg);
+    throw_yaml_error(origin, error);
   }
   return flags;
 }

@@ -16,7 +16,7 @@ bool is_llamafactory(const std::string& text);
 // file says. Errors: kCorruptData for text that is no YAML, kNotFound for a file that is not there.
 std::vector<ShellWord> llamafactory_flags(const Launch& launch, const std::string& origin);
 
-// The launch that the text is for, on options.devices devices of one server.
+// The launch that the text is for, on `devices` devices.
 Launch llamafactory_launch(const std::string& text, const std::string& origin, int devices);
 
 }  // namespace plait

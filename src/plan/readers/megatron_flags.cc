@@ -1,17 +1,17 @@
 #include "plan/readers/megatron_flags.h"
 
-#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
 
 namespace plait {
 namespace {
 
 void add_names(FlagTable& table, std::string_view names, const FlagSpec& spec) {
-  while (!names.empty()) {
-    const size_t end = std::min(names.find(' '), names.size());
-    if (end > 0) {
-      table.emplace(std::string(names.substr(0, end)), spec);
+  for (std::string& name : split(names, ' ')) {
+    if (!name.empty()) {
+      table.emplace(std::move(name), spec);
     }
-    names.remove_prefix(std::min(end + 1, names.size()));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "plan/readers/mindformers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -216,8 +215,7 @@ ReadJob read_mindformers(const std::string& text, const std::string& origin,
   try {
     return MindFormersReader(origin, options).read(YAML::Load(text));
   } catch (const YAML::Exception& error) {
-    throw_error(ErrorCode::kCorruptData, "{}:{}: is no YAML: {}", origin,
-                error.mark.is_null() ? 0 : error.mark.line + 1, error.msg);
+    throw_yaml_error(origin, error);
   }
 }
 

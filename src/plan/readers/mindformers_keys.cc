@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "plan/readers/mindformers_reader.h"
 #include "plan/readers/yaml_node.h"
 
@@ -50,7 +51,7 @@ constexpr Section kSections[] = {
      "norm_topk_prob callback_moe_droprate topk_method topk_group n_group npu_nums_per_device "
      "dispatch_global_max_bs use_gmm enable_gmm_safe_tokens use_fused_ops_permute "
      "use_gating_sigmoid routed_scaling_factor moe_z_loss_coeff use_allgather_dispatcher "
-     "use_3d_tensor_parallel_for_moe enable_gmm_safe_tokens"},
+     "use_3d_tensor_parallel_for_moe"},
 };
 
 // Those of model_config that are read: each model adds its own, so only what looks like one of
@@ -64,16 +65,6 @@ constexpr std::string_view kModelKeys =
     "qk_rope_head_dim qk_nope_head_dim v_head_dim n_routed_experts num_experts_per_tok "
     "n_shared_experts moe_intermediate_size moe_shared_expert_intermediate_size "
     "first_k_dense_replace";
-
-std::vector<std::string> split_names(std::string_view text) {
-  std::vector<std::string> names;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    names.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return names;
-}
 
 // "num_layer" is meant to be "num_layers": at most two letters in one place differ.
 bool is_misspelt(std::string_view key, std::string_view name) {
@@ -98,7 +89,7 @@ void MindFormersReader::list_unknown_keys(const YAML::Node& root) {
     if (!section.IsMap()) {
       return;
     }
-    const std::vector<std::string> known = split_names(keys);
+    const std::vector<std::string> known = split(keys, ' ');
     for (const auto& entry : section) {
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "?";
       if (std::find(known.begin(), known.end(), key) != known.end() ||

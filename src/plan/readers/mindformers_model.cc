@@ -15,21 +15,18 @@ namespace plait {
 // [3, 2, 0, 0], or a list of those for each chunk.
 std::vector<int64_t> MindFormersReader::recompute_lists(const YAML::Node& lists) {
   std::vector<int64_t> layers;
+  // False when there are enough: aliases make long lists of short files.
   const auto add = [&](const YAML::Node& one) {
     const auto count = one.IsScalar() ? parse_integer(one.Scalar()) : std::nullopt;
     layers.push_back(std::clamp<int64_t>(count.value_or(0), 0, 4096));
+    return layers.size() < kMaxRanks;
   };
   for (const YAML::Node& entry : lists) {
-    if (!entry.IsSequence()) {
-      add(entry);
-      continue;
+    const bool more =
+        entry.IsSequence() ? std::all_of(entry.begin(), entry.end(), add) : add(entry);
+    if (!more) {
+      break;
     }
-    for (const YAML::Node& one : entry) {
-      add(one);
-    }
-  }
-  if (layers.size() > kMaxRanks) {
-    layers.resize(kMaxRanks);
   }
   return layers;
 }

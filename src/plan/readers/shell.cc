@@ -26,12 +26,10 @@ ShellScript ShellRunner::run(std::string_view text) {
 void ShellRunner::read_batch_header(std::string_view text) {
   constexpr int64_t kMostTasks = 1000000;
   std::map<std::string, int64_t> counts;
-  int line = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string_view row = text.substr(begin, end - begin);
     begin = end + 1;
-    ++line;
     if (!row.starts_with("#SBATCH ")) {
       continue;
     }
@@ -283,33 +281,25 @@ std::map<std::string, ShellWord> ShellRunner::exported() const {
 
 // Commands that stand in variables: how they come to run may not be readable.
 void ShellRunner::keep_held_commands() {
+  constexpr size_t kLeastWords = 4;
+  const std::map<std::string, ShellWord> environment = exported();
   for (const auto& [name, variable] : state_.variables()) {
-    ShellCommand command;
-    command.line = variable.line;
-    command.environment = exported();
-    for (const ShellText& item : variable.items) {
-      if (variable.items.size() > 1) {
-        command.words.push_back(state_.to_word(item));
-        continue;
-      }
-      ShellText word;
-      for (size_t i = 0; i <= item.chars.size(); ++i) {
-        const bool blank =
-            i == item.chars.size() ||
-            (item.origins[i] >= 0 && std::isspace(static_cast<unsigned char>(item.chars[i])) != 0);
-        if (!blank) {
-          word.add(item.chars[i], item.origins[i]);
-        } else if (!word.chars.empty()) {
-          command.words.push_back(state_.to_word(word));
-          word = {};
-        }
-      }
+    // Items of an array stay whole; a text falls into words.
+    const bool array = variable.items.size() > 1;
+    const RawWord use{array ? "\"${" + name + "[@]}\"" : "${" + name + "}", variable.line};
+    ShellCommand command{.words = {}, .environment = {}, .line = variable.line};
+    for (const ShellText& word : expand_fields(state_, use)) {
+      command.words.push_back(state_.to_word(word));
     }
-    constexpr size_t kLeastWords = 4;
-    if (command.words.size() >= kLeastWords) {
-      state_.charge(command.words.size() * 16, 0);
-      result_.held_commands.emplace(name, std::move(command));
+    if (command.words.size() < kLeastWords) {
+      continue;
     }
+    state_.charge(command.words.size() * 16, variable.line);
+    for (const auto& [key, value] : environment) {
+      state_.charge(value.text.size() / 8, variable.line);
+    }
+    command.environment = environment;
+    result_.held_commands.emplace(name, std::move(command));
   }
 }
 
@@ -324,6 +314,16 @@ ShellScript ShellRunner::finish() {
   result_.not_evaluated = state_.not_evaluated;
   result_.assumptions = state_.assumptions;
   return std::move(result_);
+}
+
+const ShellWord* find_file(const ShellScript& script, const std::string& path) {
+  for (const std::string& name : {path, path.substr(path.rfind('/') + 1)}) {
+    const auto found = script.files.find(name);
+    if (found != script.files.end()) {
+      return &found->second;
+    }
+  }
+  return nullptr;
 }
 
 ShellScript read_shell(std::string_view text, const std::string& origin,

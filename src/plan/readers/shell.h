@@ -41,6 +41,10 @@ struct ShellScript {
   std::map<std::string, ShellWord> files;      // here-documents by the file they are written to
 };
 
+// A file that the script writes, or that a manifest carries: by its path, or its name alone. Null
+// if there is none.
+const ShellWord* find_file(const ShellScript& script, const std::string& path);
+
 // Supported: comments, continuations, quotes, assignments (also += and arrays), ${X} with :- := :+
 // :? # % and lengths, $((...)), export, if/for/while/case with conditions that are known,
 // functions, here-documents, eval, bash -c, and the counts of #SBATCH lines. A branch that cannot

@@ -5,6 +5,8 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include "base/error.h"
+
 namespace plait {
 namespace {
 
@@ -44,6 +46,11 @@ YAML::Node yaml_child(const YAML::Node& map, const char* key) {
 std::string yaml_scalar(const YAML::Node& map, const char* key) {
   const YAML::Node node = yaml_child(map, key);
   return node.IsScalar() ? node.Scalar() : "";
+}
+
+void throw_yaml_error(const std::string& origin, const YAML::Exception& error) {
+  throw_error(ErrorCode::kCorruptData, "{}:{}: is no YAML: {}", origin,
+              error.mark.is_null() ? 0 : error.mark.line + 1, error.msg);
 }
 
 std::vector<YAML::Node> yaml_documents(const std::string& text) {

@@ -6,8 +6,9 @@
 #include <vector>
 
 namespace YAML {
+class Exception;
 class Node;
-}
+}  // namespace YAML
 
 namespace plait {
 
@@ -17,5 +18,7 @@ YAML::Node yaml_child(const YAML::Node& map, const char* key);
 std::string yaml_scalar(const YAML::Node& map, const char* key);
 // All documents of a stream. Errors: YAML::Exception.
 std::vector<YAML::Node> yaml_documents(const std::string& text);
+// kCorruptData, naming file and line.
+[[noreturn]] void throw_yaml_error(const std::string& origin, const YAML::Exception& error);
 
 }  // namespace plait
