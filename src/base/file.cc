@@ -102,6 +102,11 @@ void sync_directory(const std::string& path) {
   }
 }
 
+bool path_exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 void write_file_atomic(const std::string& path, std::string_view content, Durability durability) {
   const bool sync = durability == Durability::kPowerCut;
   const std::string temporary = path + ".tmp";

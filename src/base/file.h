@@ -12,6 +12,9 @@ namespace plait {
 // Whole file as a string. Errors: kNotFound, kIo, naming the path.
 std::string read_file(const std::string& path);
 
+// False for what cannot be looked at too (a name that is too long, a folder without permission).
+bool path_exists(const std::string& path);
+
 // What a written file outlives: a power cut (fsync, which takes seconds on a busy disk), or only
 // the end of every process.
 enum class Durability { kPowerCut, kProcess };

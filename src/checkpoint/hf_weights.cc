@@ -1,11 +1,11 @@
 #include "checkpoint/hf_weights.h"
 
 #include <filesystem>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_full.h"
 
 namespace plait {
@@ -13,11 +13,6 @@ namespace {
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
-
-bool file_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 // weight_map of an index: tensor name to file name. Parsed with a callback because a document tree
 // would keep the last of two equal names without a word.
@@ -61,7 +56,7 @@ std::map<std::string, std::string> read_weight_map(const std::string& path) {
 
 HfWeights::HfWeights(const std::string& directory) {
   const std::filesystem::path folder(directory);
-  if (file_exists(folder / kSingleFile)) {
+  if (path_exists(folder / kSingleFile)) {
     source_ = (folder / kSingleFile).string();
     files_.push_back(std::make_unique<SafetensorsFile>(source_));
     for (const SafeTensor& tensor : files_.front()->tensors()) {
@@ -69,7 +64,7 @@ HfWeights::HfWeights(const std::string& directory) {
     }
     return;
   }
-  if (!file_exists(folder / kIndexFile)) {
+  if (!path_exists(folder / kIndexFile)) {
     throw_error(ErrorCode::kNotFound,
                 "'{}' has neither {} nor {}; an HF model directory with safetensors weights is "
                 "needed",
@@ -92,7 +87,7 @@ void HfWeights::open_index(const std::string& directory) {
       throw_error(ErrorCode::kCorruptData, "{}: '{}' is no plain file name (tensor '{}')", source_,
                   file, name);
     }
-    if (!file_exists(folder / file)) {
+    if (!path_exists(folder / file)) {
       throw_error(ErrorCode::kNotFound, "{}: shard '{}' (tensor '{}') is missing; fetch it again",
                   source_, file, name);
     }

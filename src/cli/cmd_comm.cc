@@ -2,7 +2,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -270,7 +269,7 @@ int run_comm_watch(const CommFlags& flags) {
       if (world.rank() != 0) {
         continue;
       }
-      if (!std::filesystem::exists(flags.baseline)) {
+      if (!path_exists(flags.baseline)) {
         write_file_atomic(flags.baseline, dump_json(links_json(result, {}), 2) + "\n");
         put("baseline written to " + flags.baseline + "\n");
         continue;

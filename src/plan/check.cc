@@ -13,10 +13,11 @@
 #include "plan/readers/deepspeed.h"
 #include "plan/readers/kubernetes.h"
 #include "plan/readers/launch.h"
-#include "plan/readers/llamafactory.h"
 #include "plan/readers/megatron.h"
 #include "plan/readers/mindformers.h"
 #include "plan/readers/plait_run.h"
+#include "plan/readers/trainer.h"
+#include "plan/readers/trainer_flags.h"
 
 namespace plait {
 namespace {
@@ -129,8 +130,8 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
     read.environment = launch.environment;
     return check_read_job(std::move(read), options);
   }
-  ReadJob read = script != nullptr && is_deepspeed_launch(launch)
-                     ? read_deepspeed_launch(launch, *script, options.read)
+  ReadJob read = script != nullptr && is_trainer_launch(launch, origin)
+                     ? read_trainer_launch(launch, *script, options.read)
                      : read_megatron(launch, origin, options.read);
   if (script != nullptr) {
     read.not_exported = script->variables;
@@ -237,10 +238,10 @@ CheckReport check_text(const std::string& text, const std::string& origin,
     if (const std::optional<Manifest> manifest = read_manifest(text, origin)) {
       return check_manifest(*manifest, origin, options);
     }
-    if (is_llamafactory(text)) {
+    if (is_trainer_yaml(text)) {
       ShellScript script;
       script.origin = origin;
-      return check_launch(llamafactory_launch(text, origin, options.read.devices), origin, options,
+      return check_launch(trainer_launch(text, origin, options.read.devices), origin, options,
                           &script);
     }
     return check_read_job(read_mindformers(text, origin, options.read), options);

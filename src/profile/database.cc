@@ -3,12 +3,12 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace plait {
 namespace {
@@ -50,7 +50,7 @@ int64_t Database::Row::integer(int column) const {
 }
 
 Database::Database(const std::string& path) {
-  if (!std::filesystem::exists(path)) {
+  if (!path_exists(path)) {
     throw_error(ErrorCode::kNotFound, "{}: no such file", path);
   }
   const int code = sqlite3_open_v2(uri_of(path).c_str(), &connection_,

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <system_error>
 
 #include "base/csv.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/suggest.h"
 #include "spec/model_family.h"
 
@@ -141,11 +141,6 @@ const CsvRow* find_row(const CsvTable& table, const std::string& name) {
   return found == table.rows.end() ? nullptr : &*found;
 }
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 }  // namespace
 
 std::vector<std::string> model_names() {
@@ -157,7 +152,7 @@ std::vector<std::string> model_names() {
 }
 
 bool knows_constants(const std::string& name_or_path) {
-  if (!name_or_path.empty() && exists(name_or_path)) {
+  if (!name_or_path.empty() && path_exists(name_or_path)) {
     return true;
   }
   const CsvTable table = read_catalog();
@@ -166,7 +161,7 @@ bool knows_constants(const std::string& name_or_path) {
 }
 
 ModelConfig find_model(const std::string& name_or_path) {
-  if (!name_or_path.empty() && exists(name_or_path)) {
+  if (!name_or_path.empty() && path_exists(name_or_path)) {
     return load_model_config(name_or_path);
   }
   const CsvTable table = read_catalog();
@@ -190,7 +185,7 @@ ModelConfig find_model(const std::string& name_or_path) {
 
 std::string model_title(const std::string& name_or_path) {
   const CsvTable table = read_catalog();
-  const CsvRow* row = exists(name_or_path) ? nullptr : find_row(table, name_or_path);
+  const CsvRow* row = path_exists(name_or_path) ? nullptr : find_row(table, name_or_path);
   return row != nullptr ? row->fields.front() : name_or_path;
 }
 

@@ -124,11 +124,6 @@ std::string config_template(const Tree& config, const std::string& origin) {
   return chosen;
 }
 
-bool file_exists(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 }  // namespace
 
 TokenizerSpec parse_hf_tokenizer(const std::string& tokenizer_json, const std::string& config_json,
@@ -160,8 +155,8 @@ TokenizerSpec parse_hf_tokenizer(const std::string& tokenizer_json, const std::s
 TokenizerSpec read_hf_tokenizer(const std::string& directory) {
   const std::filesystem::path folder(directory);
   const std::filesystem::path file = folder / "tokenizer.json";
-  if (!file_exists(file)) {
-    if (file_exists(folder / "tokenizer.model")) {
+  if (!path_exists(file)) {
+    if (path_exists(folder / "tokenizer.model")) {
       hf_tokenizer::refuse((folder / "tokenizer.model").string(), "a SentencePiece tokenizer");
     }
     throw_error(ErrorCode::kNotFound,
@@ -171,12 +166,12 @@ TokenizerSpec read_hf_tokenizer(const std::string& directory) {
   const std::filesystem::path config = folder / "tokenizer_config.json";
   TokenizerSpec spec =
       parse_hf_tokenizer(read_file(file.string()),
-                         file_exists(config) ? read_file(config.string()) : "", file.string());
+                         path_exists(config) ? read_file(config.string()) : "", file.string());
   const std::filesystem::path jinja = folder / "chat_template.jinja";
   const std::filesystem::path json = folder / "chat_template.json";
-  if (file_exists(jinja)) {
+  if (path_exists(jinja)) {
     spec.chat_template = read_file(jinja.string());
-  } else if (file_exists(json)) {
+  } else if (path_exists(json)) {
     spec.chat_template =
         config_template(parse_tree(read_file(json.string()), json.string()), json.string());
   }

@@ -158,7 +158,45 @@ TEST(Shell, NestedShellsAreRead) {
             "srun|-N|2|run|--tp|4|--rank|$SLURM_PROCID");
   EXPECT_EQ(last("export T=4\nsrun bash -c 'cd /x && run --tp $T'\n"), "srun|run|--tp|4");
   EXPECT_EQ(last("docker exec box bash -lc \"A=1 run --tp 4\"\n"), "run|--tp|4");
+  EXPECT_EQ(last("bash -l -o pipefail -c 'run --tp 4'\n"), "run|--tp|4");
+  EXPECT_EQ(last("bash -c 'run --tp 4 \"$@\" $1' _ --pp 2\n"), "run|--tp|4|--pp|2|--pp");
+  EXPECT_EQ(last("bash run.sh -c config\n"), "bash|run.sh|-c|config");
   EXPECT_NE(refusal("run() { bash -c run; }\nrun\n").find("nested too deeply"), std::string::npos);
+}
+
+TEST(Shell, NestedShellsSeeTheAssignmentsBeforeThem) {
+  const ShellScript script = read_script("T=4 srun bash -c 'run --tp $T'\nrun $T\n");
+  ASSERT_EQ(script.commands.size(), 2U);
+  EXPECT_EQ(script.commands[0].words.back().text, "4");
+  EXPECT_EQ(script.commands[0].environment.at("T").text, "4");
+  EXPECT_FALSE(script.commands[1].words.back().known());
+  EXPECT_EQ(last("f() { run --tp $T; }\nT=4 f\n"), "run|--tp|4");
+}
+
+TEST(Shell, NestedShellsKeepTheirVariablesAndTheirExit) {
+  EXPECT_EQ(last("T=1\nbash -c 'T=4; exit 0'\nrun $T\n"), "run|1");
+  EXPECT_EQ(last("T=1\n(T=4; exit 0)\nrun $T\n"), "run|1");
+  EXPECT_EQ(last("run ok\neval 'exit 0'\nrun no\n"), "run|ok");
+}
+
+TEST(Shell, ANestedShellThatIsNoScriptIsNoted) {
+  const ShellScript script = read_script("bash -c 'if true; then'\nrun ok\n");
+  EXPECT_EQ(last(script), "run|ok");
+  ASSERT_EQ(script.not_evaluated.size(), 1U);
+  EXPECT_NE(script.not_evaluated[0].text.find("could not be read"), std::string::npos);
+}
+
+TEST(Shell, QuotesWithinNestedText) {
+  // The apostrophe within double quotes quotes nothing: what follows is still not known.
+  const ShellScript script = read_script("eval run \"\\\"it's\\\" --tp $TP\"\n");
+  ASSERT_EQ(script.commands.size(), 1U);
+  EXPECT_EQ(last(script), "run|it's|--tp|$TP");
+  EXPECT_FALSE(script.commands[0].words.back().known());
+  EXPECT_EQ(last("eval \"run --tp 4 # don't\nrun '$TP' x\"\n"), "run|$TP|x");
+}
+
+TEST(Shell, LoopsOfArithmeticAreRead) {
+  EXPECT_EQ(last("for ((i = 0; i < 4; i++)); do run --rank $i; done\n"), "run|--rank|$i");
 }
 
 TEST(Shell, CountsOfABatchHeaderAreVariables) {
@@ -167,6 +205,20 @@ TEST(Shell, CountsOfABatchHeaderAreVariables) {
       "#SBATCH --gres=gpu:a100:8\n";
   EXPECT_EQ(last(header + "run $SLURM_NNODES $SLURM_JOB_NUM_NODES $SLURM_NTASKS\n"), "run|4|4|8");
   EXPECT_EQ(last(header + "run $SLURM_NTASKS_PER_NODE $SLURM_GPUS_ON_NODE\n"), "run|2|8");
+}
+
+TEST(Shell, OptionsOfABatchHeader) {
+  const std::string more = "#SBATCH --gres=lscratch:200,gpu:4\n#SBATCH -n 16\n";
+  EXPECT_EQ(last(more + "run $SLURM_GPUS_ON_NODE $SLURM_NTASKS\n"), "run|4|16");
+  const std::string tasks = "#SBATCH --ntasks=16\n#SBATCH --ntasks-per-node=8\n";
+  EXPECT_EQ(last(tasks + "run $SLURM_NNODES\n"), "run|2");
+  EXPECT_EQ(last("#SBATCH -N2\n#SBATCH -G 16\nrun $SLURM_GPUS_ON_NODE\n"), "run|8");
+  // Slurm reads up to the first command.
+  EXPECT_EQ(last("#SBATCH -N 2\ncat <<EOF > job\n#SBATCH -N 8\nEOF\nrun $SLURM_NNODES\n"), "run|2");
+  EXPECT_FALSE(
+      read_script("cd x\n#SBATCH -N 8\nrun $SLURM_NNODES\n").commands.back().words.back().known());
+  const ShellScript script = read_script("#!/bin/bash\n#SBATCH --nodes=4\nrun $SLURM_NNODES\n");
+  EXPECT_EQ(script.commands.back().words.back().line, 2);
 }
 
 TEST(Shell, NumbersOfDescriptorsAreNoWords) {
@@ -226,6 +278,16 @@ TEST(Shell, WorkIsBounded) {
   EXPECT_NE(refusal(doubling).find("expands"), std::string::npos);
   EXPECT_NE(refusal("f() { f; f; }\nf\n").find("nested too deeply"), std::string::npos);
   EXPECT_NE(refusal("run " + std::string(3000, '(')), "accepted");
+  // A prefix is copied to every command of its text.
+  std::string prefix = "srun";
+  for (int i = 0; i < 3000; ++i) {
+    prefix += " -l";
+  }
+  std::string many = prefix + " bash -c '";
+  for (int i = 0; i < 5000; ++i) {
+    many += "r\n";
+  }
+  EXPECT_NE(refusal(many + "'\n").find("expands"), std::string::npos);
   std::string nested = "x";
   for (int i = 0; i < 500; ++i) {
     nested.insert(0, "${A:-").append("}");

@@ -25,6 +25,22 @@ int rank_of(const Launch& launch) {
   return launched ? kStarted : 1;
 }
 
+// LLaMA-Factory starts a process for each device that it sees.
+int64_t devices_of(Launch& launch) {
+  for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
+    const auto found = launch.environment.find(name);
+    if (found != launch.environment.end() && found->second.known() && !found->second.text.empty()) {
+      return std::count(found->second.text.begin(), found->second.text.end(), ',') + 1;
+    }
+  }
+  constexpr int64_t kAssumed = 8;
+  launch.notes.push_back(
+      {"NPROC_PER_NODE is not set: a process for each device of the server; 8 "
+       "are assumed",
+       launch.world_where});
+  return kAssumed;
+}
+
 // Processes that neither the launcher nor its options tell: variables of Slurm, ms-swift and
 // LLaMA-Factory, and flags of programs that Ray places.
 void read_environment(Launch& launch, const std::string& origin) {
@@ -63,10 +79,13 @@ void read_environment(Launch& launch, const std::string& origin) {
   if (launch.launcher == "srun" && launch.world_size() == 0) {
     launch.world = value("SLURM_NTASKS");
   }
-  const bool alone = launch.launcher == "swift" || launch.launcher == "llamafactory-cli";
-  if (launch.kind == ProgramKind::kSwift || alone) {
-    launch.per_server = std::max<int64_t>(value("NPROC_PER_NODE"), 1);
+  const bool factory = launch.launcher == "llamafactory-cli";
+  if (launch.kind == ProgramKind::kSwift || launch.launcher == "swift" || factory) {
+    launch.per_server = value("NPROC_PER_NODE");
     launch.servers = std::max<int64_t>(value("NNODES"), 1);
+    if (launch.per_server == 0) {
+      launch.per_server = factory ? devices_of(launch) : 1;
+    }
   }
 }
 
@@ -82,29 +101,11 @@ void finish(Launch& launch, const std::string& origin) {
   }
 }
 
-// A command whose processes are not known may not be the one: for looking, unknown words stand for
-// something.
-std::optional<Launch> look_at(const ShellCommand& command, const std::string& origin) {
-  std::vector<ShellWord> words = command.words;
-  for (ShellWord& word : words) {
-    if (!word.known()) {
-      const size_t equals = word.text.find('=');
-      word.unknown.clear();
-      if (!word.text.starts_with("-")) {
-        word.text = word.text.ends_with(".py") ? word.text : "1";
-      } else if (equals != std::string::npos) {
-        word.text = word.text.substr(0, equals + 1) + "1";
-      }
-    }
-  }
-  return words.empty() ? std::nullopt : read_launch_words(words, origin);
-}
-
 // Without the unknown words in front: "$BINDING $LOCAL_RANK python3 train.py".
 ShellCommand without_unknown_front(const ShellCommand& command) {
   ShellCommand rest = command;
   const auto first = std::find_if(rest.words.begin(), rest.words.end(),
-                                  [](const ShellWord& word) { return word.known(); });
+                                  [](const ShellWord& word) { return names_program(word); });
   rest.words.erase(rest.words.begin(), first);
   return rest;
 }
@@ -115,25 +116,26 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   std::optional<ShellCommand> chosen;
   int best = -1;
   int launches = 0;
-  // Takes a command that launches something of rank `least` or more.
-  const auto consider = [&](const ShellCommand& whole, int least) {
+  // Takes a command that launches something of rank `least` or more; what a variable holds may be
+  // prose, such as the script's usage.
+  const auto consider = [&](const ShellCommand& whole, int least, bool holds) {
     const ShellCommand command = without_unknown_front(whole);
-    const std::optional<Launch> launch = look_at(command, script.origin);
-    if (!launch || rank_of(*launch) < least) {
+    const LaunchLook look = look_at_words(command.words, script.origin);
+    if (!look.launch || rank_of(*look.launch) < least || (look.has_bad_count && holds)) {
       return false;
     }
-    best = rank_of(*launch);
+    best = rank_of(*look.launch);
     launches += best == kStarted ? 1 : 0;
     chosen = command;
     return true;
   };
   for (const ShellCommand& command : script.commands) {
-    consider(command, best);
+    consider(command, best, false);
   }
   std::string holder;
   if (best < kStarted) {
     for (const auto& [name, command] : script.held_commands) {
-      if (consider(command, best + 1)) {
+      if (consider(command, best + 1, true)) {
         holder = name;
       }
     }
@@ -141,7 +143,11 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   if (!chosen) {
     return std::nullopt;
   }
-  Launch launch = *read_launch_words(chosen->words, script.origin);
+  std::optional<Launch> read = read_launch_words(chosen->words, script.origin);
+  if (!read) {
+    return std::nullopt;
+  }
+  Launch& launch = *read;
   for (const auto& [name, value] : chosen->environment) {
     launch.environment.emplace(name, value);
   }
@@ -161,7 +167,7 @@ std::optional<Launch> find_launch(const ShellScript& script) {
          where});
   }
   finish(launch, script.origin);
-  return launch;
+  return read;
 }
 
 Launch plain_launch(const std::vector<std::string>& words) {

@@ -27,7 +27,8 @@ struct Launch {
   int64_t per_server = 0;
   int64_t world = 0;
   SourceLine world_where;
-  std::vector<ShellWord> arguments;  // of the program
+  std::vector<ShellWord> arguments;           // of the program
+  std::vector<ShellWord> launcher_arguments;  // of "accelerate launch" and the like
   std::map<std::string, ShellWord> environment;
   int line = 0;
   bool joins_ray = false;  // the script starts Ray: devices of other servers count

@@ -19,6 +19,19 @@ bool is_python(const std::string& word) {
   return base_name(word).starts_with("python");
 }
 
+// torchrun's --nproc_per_node
+bool asks_for_all(const std::string& text) {
+  return text == "gpu" || text == "auto" || text == "cpu";
+}
+
+// Commands that start processes of a program, or are one.
+bool is_launcher(const std::string& name) {
+  static constexpr std::string_view kNames[] = {"torchrun",   "msrun",    "deepspeed",
+                                                "accelerate", "vllm",     "swift",
+                                                "plait",      "megatron", "llamafactory-cli"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // Options of launchers that take no value; all others take one.
 constexpr std::array<std::string_view, 16> kBareOptions = {
     "--standalone", "--no-python", "--no_python",     "--module",   "-m",
@@ -28,10 +41,11 @@ constexpr std::array<std::string_view, 16> kBareOptions = {
 
 class Reader {
  public:
-  Reader(const std::vector<ShellWord>& words, std::string origin)
-      : words_(words), origin_(std::move(origin)) {}
+  Reader(const std::vector<ShellWord>& words, std::string origin, bool only_looks)
+      : words_(words), origin_(std::move(origin)), only_looks_(only_looks) {}
 
   std::optional<Launch> read();
+  bool has_bad_count() const { return has_bad_count_; }
 
  private:
   const std::string& word(size_t at) const {
@@ -39,6 +53,7 @@ class Reader {
     return at < words_.size() ? words_[at].text : empty;
   }
   int64_t count(size_t at, const std::string& option, const std::string& text);
+  void forget_outer_counts();
   void skip_wrappers();
   bool read_mpi();
   void read_options();
@@ -53,6 +68,8 @@ class Reader {
 
   const std::vector<ShellWord>& words_;
   std::string origin_;
+  bool only_looks_;
+  bool has_bad_count_ = false;
   size_t at_ = 0;
   Launch launch_;
 };
@@ -60,6 +77,12 @@ class Reader {
 int64_t Reader::count(size_t at, const std::string& option, const std::string& text) {
   const SourceLine where{origin_, at < words_.size() ? words_[at].line : 0};
   launch_.world_where = where;
+  if (only_looks_) {
+    const bool known = at < words_.size() && words_[at].known();
+    const std::string first = text.substr(0, text.find(':'));
+    has_bad_count_ |= known && !parse_integer(first) && !asks_for_all(text);
+    return 1;
+  }
   if (at < words_.size() && !words_[at].known()) {
     // "$(nvidia-smi -L | wc -l)": asked of the machine that it will run on.
     static constexpr std::string_view kAsked[] = {"device_count", "nvidia-smi", "npu-smi",
@@ -79,7 +102,7 @@ int64_t Reader::count(size_t at, const std::string& option, const std::string& t
   const std::string least = text.substr(0, text.find(':'));
   const std::optional<int64_t> value = parse_integer(least);
   if (!value || *value < 1 || *value > kMaxProcesses) {
-    if (text == "gpu" || text == "auto" || text == "cpu") {
+    if (asks_for_all(text)) {
       launch_.notes.push_back(
           {fmt::format("{} {}: as many processes as the host has devices; 8 are assumed", option,
                        text),
@@ -120,8 +143,7 @@ void Reader::skip_wrappers() {
     } else if (std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions)) {
       // Up to the program: the first python, launcher or script.
       ++at_;
-      while (at_ < words_.size() && !is_python(word(at_)) && base_name(word(at_)) != "torchrun" &&
-             base_name(word(at_)) != "vllm") {
+      while (at_ < words_.size() && !is_python(word(at_)) && !is_launcher(base_name(word(at_)))) {
         ++at_;
       }
     } else if (!read_mpi()) {
@@ -193,6 +215,7 @@ void Reader::set_option(std::string name, size_t at, const std::string& value) {
 }
 
 void Reader::read_options() {
+  const size_t first = at_;
   while (at_ < words_.size() && word(at_).starts_with("-")) {
     const std::string option = word(at_);
     const size_t equals = option.find('=');
@@ -206,6 +229,8 @@ void Reader::read_options() {
     at_ += joined ? 1 : 2;
   }
   at_ = std::min(at_, words_.size());
+  launch_.launcher_arguments.assign(words_.begin() + static_cast<std::ptrdiff_t>(first),
+                                    words_.begin() + static_cast<std::ptrdiff_t>(at_));
 }
 
 // The word before a module or script: python itself, or the last of its own options.
@@ -280,6 +305,11 @@ std::optional<Launch> Reader::read_msrun_script() {
   return launch_;
 }
 
+// "srun --ntasks-per-node 1 torchrun ...": what the inner launcher starts counts.
+void Reader::forget_outer_counts() {
+  launch_.world = launch_.servers = launch_.per_server = 0;
+}
+
 std::optional<Launch> Reader::read() {
   skip_wrappers();
   if (at_ >= words_.size()) {
@@ -292,12 +322,14 @@ std::optional<Launch> Reader::read() {
       (word(python + 2).starts_with("torch.distributed.") ||
        word(python + 2) == "accelerate.commands.launch")) {
     launch_.launcher = word(python + 2);
+    forget_outer_counts();
     at_ = python + 3;
     read_options();
     return take_program();
   }
   if (name == "torchrun" || name == "msrun" || name == "deepspeed" || name == "accelerate") {
     launch_.launcher = name;
+    forget_outer_counts();
     at_ += name == "accelerate" && word(at_ + 1) == "launch" ? 2 : 1;
     if (name == "torchrun") {
       launch_.per_server = launch_.servers = 1;
@@ -337,7 +369,20 @@ std::optional<Launch> Reader::read() {
 
 std::optional<Launch> read_launch_words(const std::vector<ShellWord>& words,
                                         const std::string& origin) {
-  return Reader(words, origin).read();
+  return Reader(words, origin, false).read();
+}
+
+LaunchLook look_at_words(const std::vector<ShellWord>& words, const std::string& origin) {
+  Reader reader(words, origin, true);
+  LaunchLook look{.launch = reader.read()};
+  look.has_bad_count = reader.has_bad_count();
+  return look;
+}
+
+bool names_program(const ShellWord& word) {
+  const std::string name = base_name(word.text);
+  return word.known() || (name.size() < word.text.size() && !name.empty() &&
+                          name.find_first_of("$`)}") == std::string::npos);
 }
 
 }  // namespace plait

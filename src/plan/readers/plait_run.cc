@@ -193,12 +193,12 @@ void PlaitRunReader::read_model() {
     name = text("model", "model").value_or("");
   }
   const std::filesystem::path folder = std::filesystem::path(out_.origin).parent_path();
-  if (name.empty() && std::filesystem::exists(folder / "config.json")) {
+  if (name.empty() && path_exists(folder / "config.json")) {
     name = (folder / "config.json").string();
   }
   out_.has_model = !name.empty();
   if (out_.has_model) {
-    const bool beside = !std::filesystem::exists(name) && std::filesystem::exists(folder / name);
+    const bool beside = !path_exists(name) && path_exists(folder / name);
     out_.job.model = find_model(beside ? (folder / name).string() : name);
     out_.job.model_name = model_title(name);
     return;
@@ -279,7 +279,7 @@ ReadJob read_plait_train(const Launch& launch, const std::string& origin,
       const std::string& written = launch.arguments[i + 1].text;
       const std::filesystem::path beside =
           std::filesystem::path(origin).parent_path() / std::filesystem::path(written).filename();
-      file = std::filesystem::exists(written) ? written : beside.string();
+      file = path_exists(written) ? written : beside.string();
     }
   }
   toml::table root;

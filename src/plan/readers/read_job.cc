@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/file.h"
 #include "spec/model_catalog.h"
 
 namespace plait {
@@ -12,14 +13,14 @@ namespace plait {
 std::string find_beside(const std::string& name, const std::string& origin) {
   constexpr int kFoldersUp = 4;
   std::error_code ignored;
-  if (std::filesystem::exists(name, ignored)) {
+  if (path_exists(name)) {
     return name;
   }
   std::filesystem::path folder =
       std::filesystem::absolute(std::filesystem::path(origin), ignored).parent_path();
   for (int up = 0; up < kFoldersUp && folder.has_relative_path(); ++up) {
     const std::filesystem::path beside = folder / std::filesystem::path(name);
-    if (std::filesystem::exists(beside, ignored)) {
+    if (path_exists(beside)) {
       return std::filesystem::proximate(beside, ignored).string();
     }
     folder = folder.parent_path();
@@ -38,7 +39,7 @@ bool is_known_model(const std::string& name) {
     }
     return kept;
   };
-  if (std::filesystem::exists(name)) {
+  if (path_exists(name)) {
     return true;
   }
   const std::vector<std::string> names = model_names();

@@ -1,11 +1,9 @@
 #include "plan/readers/shell.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
-#include "plan/readers/flag_set.h"
-
+#include "plan/readers/batch_header.h"
 #include "plan/readers/shell_runner.h"
 
 namespace plait {
@@ -16,68 +14,20 @@ constexpr int kDeepestBlock = 32;
 }  // namespace
 
 ShellScript ShellRunner::run(std::string_view text) {
-  read_batch_header(text);
+  set_batch_variables(text);
   trees_.push_back(parse_shell(text, state_.origin()));
   run_list(trees_.back());
   return finish();
 }
 
-// The variables that Slurm sets from "#SBATCH --nodes=4": the job's environment.
-void ShellRunner::read_batch_header(std::string_view text) {
-  constexpr int64_t kMostTasks = 1000000;
-  std::map<std::string, int64_t> counts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view row = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (!row.starts_with("#SBATCH ")) {
-      continue;
-    }
-    row.remove_prefix(8);
-    row = row.substr(std::min(row.find_first_not_of(" \t"), row.size()));
-    static constexpr std::pair<std::string_view, const char*> kOptions[] = {
-        {"--nodes", "nodes"},  {"-N", "nodes"}, {"--ntasks-per-node", "tasks_per_node"},
-        {"--ntasks", "tasks"}, {"-n", "tasks"}, {"--gpus-per-node", "gpus"},
-        {"--gres", "gpus"}};
-    const std::string_view option = row.substr(0, row.find_first_of("= \t"));
-    for (const auto& [name, key] : kOptions) {
-      if (option != name) {
-        continue;
-      }
-      std::string_view value = row.substr(std::min(option.size() + 1, row.size()));
-      value = value.substr(std::min(value.find_first_not_of(" \t"), value.size()));
-      value = value.substr(0, value.find_first_of(" \t#\r"));
-      // "gpu:a100:8", "npu:8"
-      value = key == std::string_view("gpus") ? value.substr(value.rfind(':') + 1) : value;
-      if (const auto number = parse_integer(std::string(value));
-          number && *number > 0 && *number <= kMostTasks) {
-        counts[key] = *number;
-      }
+void ShellRunner::set_batch_variables(std::string_view text) {
+  for (const BatchVariable& variable : read_batch_header(text)) {
+    if (!state_.is_pinned(variable.name)) {
+      const std::string value = std::to_string(variable.value);
+      state_.assign(variable.name, {known_text(value, variable.line)}, variable.line);
+      state_.mark_exported(variable.name);
     }
   }
-  const auto set = [&](const char* name, int64_t value) {
-    if (value > 0 && !state_.is_pinned(name)) {
-      state_.assign(name, {known_text(std::to_string(value), 0)});
-      state_.mark_exported(name);
-    }
-  };
-  if (counts.empty()) {
-    return;
-  }
-  const int64_t nodes = std::max<int64_t>(counts["nodes"], 1);
-  const int64_t per_node = counts["tasks_per_node"];
-  const int64_t tasks = counts["tasks"] > 0 ? counts["tasks"]
-                        : per_node > 0      ? nodes * per_node
-                                            : nodes;
-  for (const char* name : {"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}) {
-    set(name, nodes);
-  }
-  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) {
-    set(name, tasks);
-  }
-  set("SLURM_NTASKS_PER_NODE", per_node);
-  set("SLURM_GPUS_PER_NODE", counts["gpus"]);
-  set("SLURM_GPUS_ON_NODE", counts["gpus"]);
 }
 
 ShellStatus ShellRunner::run_list(const ShellNodes& nodes) {
@@ -121,8 +71,10 @@ ShellStatus ShellRunner::run_node(const ShellNode& node) {
       break;
     }
     case Kind::kList:
-    case Kind::kGroup:
       status = run_list(node.children);
+      break;
+    case Kind::kGroup:
+      status = node.is_subshell ? run_subshell(node) : run_list(node.children);
       break;
     case Kind::kPipeline:
       for (const auto& child : node.children) {
@@ -156,6 +108,24 @@ ShellStatus ShellRunner::run_node(const ShellNode& node) {
   return status;
 }
 
+// Neither its variables nor its exit are the script's.
+ShellStatus ShellRunner::run_subshell(const ShellNode& node) {
+  std::map<std::string, ShellVariable> before = copy_variables(node.line);
+  const ShellStatus status = run_list(node.children);
+  state_.set_variables(std::move(before));
+  stopped_ = false;
+  return status;
+}
+
+std::map<std::string, ShellVariable> ShellRunner::copy_variables(int line) {
+  for (const auto& [name, variable] : state_.variables()) {
+    for (const ShellText& item : variable.items) {
+      state_.charge(item.chars.size() / 16, line);
+    }
+  }
+  return state_.variables();
+}
+
 // Programs are taken to succeed; a test that cannot be decided leaves its right side undecided.
 ShellStatus ShellRunner::run_and_or(const ShellNode& node) {
   ShellStatus status = run_node(*node.children[0]);
@@ -179,19 +149,14 @@ ShellStatus ShellRunner::run_condition(const ShellNode& list) {
 }
 
 void ShellRunner::run_undecided(const ShellNode& body, const Note& branch) {
-  const std::map<std::string, ShellVariable> before = state_.variables();
-  for (const auto& [name, variable] : before) {
-    for (const ShellText& item : variable.items) {
-      state_.charge(item.chars.size() / 16, body.line);
-    }
-  }
+  std::map<std::string, ShellVariable> before = copy_variables(body.line);
   ++undecided_;
   const bool outer = std::exchange(in_condition_, false);
   run_node(body);
   in_condition_ = outer;
   --undecided_;
   stopped_ = false;
-  state_.restore(before, branch);
+  state_.restore(std::move(before), branch);
 }
 
 void ShellRunner::run_if(const ShellNode& node) {
@@ -229,6 +194,7 @@ void ShellRunner::run_loop(const ShellNode& node) {
   const std::string& name = node.words[0].text;
   // Over the script's arguments, of which there are none.
   const bool over_arguments =
+      !name.empty() &&  // of for ((...))
       std::all_of(node.words.begin() + 1, node.words.end(), [](const RawWord& word) {
         return word.text == "$*" || word.text == "$@" || word.text == "\"$@\"" ||
                word.text == "\"$*\"";

@@ -133,11 +133,13 @@ ShellStatus ShellRunner::run_simple(const ShellNode& node) {
   for (const auto& [name, word] : command.environment) {
     state_.charge(word.text.size() / 8, node.line);
   }
+  std::vector<std::pair<std::string, ShellText>> own;
   for (size_t i = 0; i < first; ++i) {
     const auto assignment = parse_assignment(node.words[i].text);
     const RawWord value{std::string(assignment->value), node.words[i].line};
     ShellWord& word = command.environment[assignment->name];
-    word = state_.to_word(expand_text(state_, value));
+    own.emplace_back(assignment->name, expand_text(state_, value));
+    word = state_.to_word(own.back().second);
     word.line = word.line > 0 ? word.line : value.line;
   }
   std::vector<ShellText> words;
@@ -146,7 +148,26 @@ ShellStatus ShellRunner::run_simple(const ShellNode& node) {
       words.push_back(std::move(field));
     }
   }
-  return words.empty() ? ShellStatus::kTrue : run_command(std::move(words), std::move(command));
+  if (words.empty()) {
+    return ShellStatus::kTrue;
+  }
+  if (own.empty() || !reads_text(words)) {
+    return run_command(std::move(words), std::move(command));
+  }
+  // "A=1 bash -c TEXT": A holds for the text alone.
+  std::map<std::string, ShellVariable> before = copy_variables(node.line);
+  for (const auto& [name, value] : own) {
+    state_.assign(name, {value}, node.line);
+    state_.mark_exported(name);
+  }
+  const ShellStatus status = run_command(std::move(words), std::move(command));
+  state_.set_variables(std::move(before));
+  return status;
+}
+
+// True for what runs commands of its own, and not a program.
+bool ShellRunner::reads_text(const std::vector<ShellText>& words) const {
+  return functions_.contains(words[0].chars) || find_nested_shell(words).has_value();
 }
 
 ShellStatus ShellRunner::run_command(std::vector<ShellText> words, ShellCommand command) {
@@ -158,12 +179,14 @@ ShellStatus ShellRunner::run_command(std::vector<ShellText> words, ShellCommand 
   if (const auto status = run_builtin(words, command.line)) {
     return *status;
   }
-  if (run_nested_shell(words, command.line)) {
+  if (const auto text = find_nested_shell(words)) {
+    run_nested_shell(words, *text, command.line);
     return in_condition_ ? ShellStatus::kUnknown : ShellStatus::kTrue;
   }
   if (result_.commands.size() >= kMaxCommands) {
     state_.fail(command.line, fmt::format("more than {} commands", kMaxCommands));
   }
+  state_.charge(prefix_.size() * 16, command.line);
   for (const ShellText& word : prefix_) {
     command.words.push_back(state_.to_word(word));
   }
@@ -251,86 +274,6 @@ void ShellRunner::forget(const std::vector<ShellText>& words, const std::string&
       name.clear();
     }
   }
-}
-
-void ShellRunner::run_eval(const std::vector<ShellText>& words, int line) {
-  ShellText text;
-  for (const ShellText& word : words) {
-    if (!text.chars.empty()) {
-      text.add(' ', line);
-    }
-    text.add(word);
-  }
-  run_text(text, "eval", line);
-}
-
-// "bash -c TEXT", also behind srun, mpirun, docker exec or ssh; false for anything else.
-bool ShellRunner::run_nested_shell(const std::vector<ShellText>& words, int line) {
-  for (size_t i = 0; i + 2 < words.size(); ++i) {
-    const std::string name = words[i].chars.substr(words[i].chars.rfind('/') + 1);
-    const std::string& option = words[i + 1].chars;
-    if ((name != "bash" && name != "sh") || !option.starts_with('-') || option.starts_with("--") ||
-        !option.ends_with('c')) {
-      continue;
-    }
-    // What starts the processes counts; what only leads into a container or to a host does not.
-    const std::string& first = words[0].chars;
-    const bool starts = i > 0 && (first.ends_with("srun") || first.ends_with("mpirun") ||
-                                  first.ends_with("mpiexec"));
-    const std::vector<ShellText> outer = prefix_;
-    if (starts) {
-      prefix_.insert(prefix_.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-    run_text(words[i + 2], "a command line", line);
-    prefix_ = outer;
-    return true;
-  }
-  return false;
-}
-
-// Reads text as a script. Parts that are not known stand in it as values of their own.
-void ShellRunner::run_text(const ShellText& text, const char* what, int line) {
-  constexpr int kDeepestNesting = 8;
-  if (nested_ >= kDeepestNesting) {
-    state_.fail(line, "eval and nested shells are nested too deeply to be read");
-  }
-  state_.charge(text.chars.size() * 4, line);
-  std::string script;
-  bool any_known = false;
-  bool in_quotes = false;
-  for (size_t i = 0; i < text.chars.size();) {
-    const int32_t origin = text.origins[i];
-    if (origin >= 0) {
-      any_known = any_known || std::isspace(static_cast<unsigned char>(text.chars[i])) == 0;
-      in_quotes = in_quotes != (text.chars[i] == '\'');
-      script += text.chars[i++];
-      continue;
-    }
-    ShellText part;
-    while (i < text.chars.size() && text.origins[i] == origin) {
-      part.add(text.chars[i], origin);
-      ++i;
-    }
-    const std::string name = fmt::format("PLAIT_UNKNOWN_{}", -1 - origin);
-    state_.assign(name, {part}, line);
-    // Within single quotes it would not be expanded: they end before it.
-    script += in_quotes ? "'${" + name + "}'" : "${" + name + "}";
-  }
-  if (!any_known) {
-    if (!text.chars.empty()) {
-      state_.note(state_.not_evaluated,
-                  fmt::format("{} of text that is not known ({}): what it sets is unknown", what,
-                              state_.first_unknown(text)->reason),
-                  line);
-    }
-    return;
-  }
-  trees_.push_back(parse_shell(script, state_.origin(), line));
-  ++nested_;
-  run_list(trees_.back());
-  --nested_;
-  // Its exit is not the script's.
-  stopped_ = false;
 }
 
 void ShellRunner::call_function(const ShellNode& body, const std::vector<ShellText>& words,

@@ -33,6 +33,8 @@ class ShellRunner {
   ShellStatus run_list(const ShellNodes& nodes);
   ShellStatus run_node(const ShellNode& node);
   ShellStatus run_and_or(const ShellNode& node);
+  ShellStatus run_subshell(const ShellNode& node);
+  std::map<std::string, ShellVariable> copy_variables(int line);
   ShellStatus run_condition(const ShellNode& list);
   void run_if(const ShellNode& node);
   void run_loop(const ShellNode& node);
@@ -43,9 +45,11 @@ class ShellRunner {
   std::optional<ShellStatus> run_builtin(const std::vector<ShellText>& words, int line);
   bool run_declaration(const ShellNode& node, size_t first);
   void run_eval(const std::vector<ShellText>& words, int line);
-  bool run_nested_shell(const std::vector<ShellText>& words, int line);
+  bool reads_text(const std::vector<ShellText>& words) const;
+  static std::optional<size_t> find_nested_shell(const std::vector<ShellText>& words);
+  void run_nested_shell(const std::vector<ShellText>& words, size_t text, int line);
   void run_text(const ShellText& text, const char* what, int line);
-  void read_batch_header(std::string_view text);
+  void set_batch_variables(std::string_view text);
   void keep_held_commands();
   void call_function(const ShellNode& body, const std::vector<ShellText>& words, int line);
   void forget(const std::vector<ShellText>& names, const std::string& command, int line);

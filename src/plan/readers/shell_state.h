@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/readers/shell.h"
@@ -55,6 +56,9 @@ class ShellState {
   bool is_pinned(const std::string& name) const { return settings_.count(name) > 0; }
 
   const std::map<std::string, ShellVariable>& variables() const { return variables_; }
+  void set_variables(std::map<std::string, ShellVariable> variables) {
+    variables_ = std::move(variables);
+  }
   // After a branch that may not run: what it changed keeps its value in `before`, or is unknown.
   void restore(std::map<std::string, ShellVariable> before, const Note& branch);
 

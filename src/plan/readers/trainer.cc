@@ -1,0 +1,309 @@
+// HF Trainer style programs (transformers, trl, LlamaFactory, ms-swift, FastChat), started with
+// DeepSpeed, FSDP or neither.
+#include "plan/readers/trainer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "plan/readers/accelerate.h"
+#include "plan/readers/deepspeed_reader.h"
+#include "plan/readers/trainer_flags.h"
+
+namespace plait {
+namespace {
+
+constexpr std::string_view kConfigFlags[] = {"deepspeed", "deepspeed_config",
+                                             "deepspeed_config_file"};
+
+// Programs that need no launcher, and that run without DeepSpeed too.
+bool is_framework(const Launch& launch) {
+  return launch.launcher == "swift" || launch.launcher == "llamafactory-cli";
+}
+
+bool is_accelerate(const Launch& launch) {
+  return launch.launcher.starts_with("accelerate");
+}
+
+bool is_yaml_name(const std::string& text) {
+  return (text.ends_with(".yaml") || text.ends_with(".yml")) && text.find('=') == std::string::npos;
+}
+
+// The program's flags: the command line, then the YAML file that it names.
+TrainerFlags flags_of(const Launch& launch, const std::string& origin) {
+  std::vector<ShellWord> typed;
+  std::string path;
+  for (const ShellWord& word : launch.arguments) {
+    if (is_yaml_name(word.text) && word.known()) {
+      path = find_beside(word.text, origin);
+      continue;
+    }
+    ShellWord flag = word;
+    // "llamafactory-cli train FILE.yaml learning_rate=1e-4"
+    const bool is_key = launch.launcher == "llamafactory-cli" && !word.text.starts_with("-") &&
+                        word.text.find('=') != std::string::npos;
+    flag.text = is_key ? "--" + word.text : word.text;
+    typed.push_back(std::move(flag));
+  }
+  TrainerFlags flags;
+  flags.add(std::move(typed), origin);
+  if (!path.empty() && (path_exists(path) || launch.launcher == "llamafactory-cli")) {
+    flags.add(yaml_flags(read_file(path), path), path);
+  }
+  return flags;
+}
+
+std::optional<TrainerFlag> config_flag(const Launch& launch, const TrainerFlags& flags) {
+  for (const std::string_view name : kConfigFlags) {
+    auto flag = flags.find(name);
+    if (flag && (flag->word.text.ends_with(".json") || launch.launcher == "swift")) {
+      return flag;
+    }
+  }
+  return std::nullopt;
+}
+
+// The value of --deepspeed: a file, or a name that stands for one of the framework's own. Empty:
+// none. Of a path whose beginning is not known, what is there of its end.
+std::string config_name(const std::optional<TrainerFlag>& flag) {
+  if (!flag || flag->word.known()) {
+    return flag ? flag->word.text : "";
+  }
+  std::string rest = flag->word.text;
+  for (size_t slash = rest.find('/'); slash != std::string::npos; slash = rest.find('/')) {
+    rest = rest.substr(slash + 1);
+    if (rest.ends_with(".json") && path_exists(find_beside(rest, flag->where.file))) {
+      return rest;
+    }
+  }
+  if (rest.ends_with(".json") && rest.size() < flag->word.text.size()) {
+    return rest;
+  }
+  throw_error(ErrorCode::kInvalidArgument, "{}: the value of --deepspeed is not known: {}",
+              flag->where.text(), flag->word.unknown);
+}
+
+// A DeepSpeed configuration that says the same of memory.
+std::string zero_config(int stage, bool offload_optimizer, bool offload_parameters,
+                        bool is_bf16 = false) {
+  return fmt::format(
+      R"({{"zero_optimization": {{"stage": {}{}{}}}{}}})", stage,
+      offload_optimizer && stage > 0 ? R"(, "offload_optimizer": {"device": "cpu"})" : "",
+      offload_parameters && stage == 3 ? R"(, "offload_param": {"device": "cpu"})" : "",
+      is_bf16 ? R"(, "bf16": {"enabled": true})" : "");
+}
+
+// "ds_z3_offload_config.json" of LLaMA-Factory, "zero2" of ms-swift. Empty for other names.
+std::string published_config(const std::string& name) {
+  const std::string base = std::filesystem::path(name).filename().string();
+  for (const std::string_view prefix : {"ds_z", "zero"}) {
+    if (!base.starts_with(prefix) || base.size() <= prefix.size()) {
+      continue;
+    }
+    const char stage = base[prefix.size()];
+    if (stage >= '0' && stage <= '3') {
+      const bool offload = base.find("offload") != std::string::npos;
+      return zero_config(stage - '0', offload, offload);
+    }
+  }
+  return "";
+}
+
+struct ConfigText {
+  std::string name;  // as the launch has it; empty: none
+  std::string text = "{}";
+  std::string origin;
+  int first_line = 1;
+  bool is_published = false;  // by its name alone
+};
+
+// A here-document of the script, a file, or what the name says.
+ConfigText find_config(const std::string& name, const ShellScript& script) {
+  if (const ShellWord* heredoc = find_file(script, name)) {
+    return {name, heredoc->text, script.origin, heredoc->line};
+  }
+  const std::string path = find_beside(name, script.origin);
+  const std::string published = published_config(name);
+  if (!path_exists(path) && !published.empty()) {
+    return {name, published, script.origin, 1, true};
+  }
+  return {name, read_file(path), path};
+}
+
+// Adapters: --finetuning_type lora, --train_type lora (ms-swift's default), --use_peft.
+void read_adapters(const Launch& launch, const TrainerFlags& flags, const std::string& origin,
+                   ReadJob& job) {
+  std::string type = is_framework(launch) ? "lora" : "";  // their default
+  for (const std::string_view name : {"finetuning_type", "train_type", "tuner_type", "sft_type"}) {
+    if (const auto flag = flags.find(name)) {
+      type = flag->word.text;
+    }
+  }
+  bool used = false;
+  bool refused = false;
+  for (const std::string_view name : {"use_lora", "use_peft", "lora_enable"}) {
+    const auto given = flags.find_switch(name);
+    used |= given.value_or(false);
+    refused |= given && !*given;
+  }
+  const int64_t rank = flags.find_size({"lora_rank", "lora_r"});
+  if (type == "lora" || used || (type.empty() && rank > 0 && !refused)) {
+    job.job.lora.rank = rank > 0 ? rank : 8;
+    job.assumptions.push_back(
+        {fmt::format("adapters (LoRA) of rank {} on all linear maps are taken", job.job.lora.rank),
+         {origin, 0}});
+  }
+}
+
+// Activation checkpointing as the program decides it.
+void read_checkpointing(const Launch& launch, const TrainerFlags& flags, ReadJob& job) {
+  // ms-swift and LLaMA-Factory turn it on by themselves.
+  const bool on = flags.find_switch("gradient_checkpointing").value_or(is_framework(launch));
+  if (on && !flags.is_on("disable_gradient_checkpointing")) {
+    job.job.layout.recompute = Recompute::kFull;
+  }
+}
+
+class TrainerReader {
+ public:
+  TrainerReader(const Launch& launch, const ShellScript& script, const ReadOptions& options)
+      : launch_(launch),
+        script_(script),
+        options_(options),
+        flags_(flags_of(launch, script.origin)) {}
+
+  ReadJob read() {
+    choose_config();
+    DeepSpeedReader reader(config_.text, config_.origin, options_, config_.first_line);
+    set_numbers(reader);
+    ReadJob job = reader.read();
+    job.kind = kind();
+    if (config_.is_published) {
+      job.assumptions.push_back(
+          {fmt::format("'{}' is not here: the framework's own file of that name is taken",
+                       config_.name),
+           {script_.origin, 0}});
+    }
+    job.environment = launch_.environment;
+    job.assumptions.insert(job.assumptions.end(), launch_.notes.begin(), launch_.notes.end());
+    read_adapters(launch_, flags_, script_.origin, job);
+    read_checkpointing(launch_, flags_, job);
+    if (accelerate_) {
+      job.assumptions.insert(job.assumptions.end(), accelerate_->notes.begin(),
+                             accelerate_->notes.end());
+      if (accelerate_->recomputes) {
+        job.job.layout.recompute = Recompute::kFull;
+      }
+    }
+    read_precision(job);
+    return job;
+  }
+
+ private:
+  // The program's --deepspeed, accelerate's configuration, the program's --fsdp, or none.
+  void choose_config() {
+    config_.origin = script_.origin;
+    const auto flag = config_flag(launch_, flags_);
+    const auto fsdp = flags_.find("fsdp");
+    if (is_accelerate(launch_)) {
+      accelerate_ = read_accelerate(launch_, script_);
+    } else if (!flag && fsdp && fsdp->word.known() && !fsdp->word.text.empty()) {
+      accelerate_ = fsdp_of_trainer(fsdp->word.text, fsdp->where);
+    }
+    const std::string name = flag          ? config_name(flag)
+                             : accelerate_ ? accelerate_->deepspeed_file
+                                           : "";
+    if (!name.empty()) {
+      config_ = find_config(name, script_);
+    } else if (accelerate_) {
+      config_.text = zero_config(accelerate_->zero, accelerate_->offload_optimizer,
+                                 accelerate_->offload_parameters);
+      config_.origin = accelerate_->where.file;
+    }
+  }
+
+  void set_numbers(DeepSpeedReader& reader) const {
+    const bool told = launch_.world_size() > 0 || !accelerate_;
+    reader.set_launched(told ? launch_.world_size() : accelerate_->num_processes);
+    reader.set_sequence(
+        flags_.find_size({"cutoff_len", "model_max_length", "max_seq_length", "max_seq_len",
+                          "max_length", "max_len", "seq_length", "block_size"}));
+    reader.set_micro_batch(
+        flags_.find_size({"per_device_train_batch_size", "micro_train_batch_size"}));
+    const int64_t steps = flags_.find_size({"gradient_accumulation_steps"});
+    reader.set_accumulation(steps > 0 || !accelerate_ ? steps : accelerate_->accumulation);
+    for (const std::string_view name : {"model_name_or_path", "model_path", "pretrain", "model"}) {
+      const auto flag = flags_.find(name);
+      if (!flag || !flag->word.known()) {
+        continue;
+      }
+      if (is_known_model(flag->word.text)) {
+        reader.set_model(flag->word.text);
+      }
+      break;
+    }
+  }
+
+  std::string kind() const {
+    return !config_.name.empty() ? "launch script with a DeepSpeed configuration"
+           : accelerate_ ? fmt::format("launch of a HF Trainer program ({})", accelerate_->strategy)
+                         : "launch of a HF Trainer program";
+  }
+
+  void read_precision(ReadJob& job) const {
+    if (job.job.dtype != DType::kF32 && job.job.dtype != DType::kBF16) {
+      return;
+    }
+    const std::string wide = accelerate_ ? accelerate_->precision : "";
+    if (flags_.is_on("bf16") || wide == "bf16") {
+      job.job.dtype = DType::kBF16;
+    } else if (flags_.is_on("fp16") || wide == "fp16") {
+      job.job.dtype = DType::kF16;
+    }
+  }
+
+  const Launch& launch_;
+  const ShellScript& script_;
+  const ReadOptions& options_;
+  TrainerFlags flags_;
+  ConfigText config_;
+  std::optional<AccelerateConfig> accelerate_;
+};
+
+}  // namespace
+
+bool is_trainer_launch(const Launch& launch, const std::string& origin) {
+  const bool megatron =
+      std::any_of(launch.arguments.begin(), launch.arguments.end(), [](const ShellWord& word) {
+        return word.text == "--num-layers" || word.text == "--tensor-model-parallel-size";
+      });
+  if (megatron || launch.kind != ProgramKind::kPython) {
+    return false;
+  }
+  if (is_framework(launch) || is_accelerate(launch)) {
+    return true;
+  }
+  const TrainerFlags flags = flags_of(launch, origin);
+  return config_flag(launch, flags).has_value() || flags.has("per_device_train_batch_size");
+}
+
+ReadJob read_trainer_launch(const Launch& launch, const ShellScript& script,
+                            const ReadOptions& options) {
+  return TrainerReader(launch, script, options).read();
+}
+
+Launch trainer_launch(const std::string& text, const std::string& origin, int devices) {
+  Launch launch;
+  launch.launcher = "llamafactory-cli";
+  launch.program = "llamafactory-cli train";
+  launch.arguments = yaml_flags(text, origin);
+  launch.world = devices;
+  return launch;
+}
+
+}  // namespace plait

@@ -1,0 +1,123 @@
+#include "plan/readers/trainer_flags.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <yaml-cpp/yaml.h>
+
+#include "base/error.h"
+#include "plan/readers/flag_set.h"
+#include "plan/readers/yaml_node.h"
+
+namespace plait {
+namespace {
+
+// `name` if the word is this flag: "--per-device-train-batch-size=1".
+bool is_flag(std::string_view text, std::string_view name) {
+  if (!text.starts_with("--")) {
+    return false;
+  }
+  text =
+      text.substr(2, text.find('=') == std::string_view::npos ? text.size() : text.find('=') - 2);
+  return std::equal(text.begin(), text.end(), name.begin(), name.end(),
+                    [](char a, char b) { return (a == '-' ? '_' : a) == b; });
+}
+
+}  // namespace
+
+void TrainerFlags::add(std::vector<ShellWord> words, std::string origin) {
+  sources_.push_back({std::move(words), std::move(origin)});
+}
+
+std::optional<TrainerFlag> TrainerFlags::look_up(std::string_view name, bool may_be_bare) const {
+  for (const Source& source : sources_) {
+    for (size_t i = source.words.size(); i-- > 0;) {
+      const ShellWord& flag = source.words[i];
+      if (!is_flag(flag.text, name)) {
+        continue;
+      }
+      const size_t equals = flag.text.find('=');
+      const bool is_last = i + 1 == source.words.size();
+      ShellWord value = flag;
+      if (equals != std::string::npos) {
+        value.text = flag.text.substr(equals + 1);
+      } else if (!is_last && !source.words[i + 1].text.starts_with("--")) {
+        value = source.words[i + 1];
+      } else if (may_be_bare) {
+        value.text = "True";
+      } else {
+        continue;
+      }
+      return TrainerFlag{value, {source.origin, value.line}};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<TrainerFlag> TrainerFlags::find(std::string_view name) const {
+  return look_up(name, false);
+}
+
+std::optional<bool> TrainerFlags::find_switch(std::string_view name) const {
+  const auto flag = look_up(name, true);
+  if (!flag) {
+    return std::nullopt;
+  }
+  const std::string& text = flag->word.text;
+  return text != "False" && text != "false" && text != "0" && text != "no";
+}
+
+int64_t TrainerFlags::find_size(std::initializer_list<std::string_view> names) const {
+  for (const std::string_view name : names) {
+    const auto flag = find(name);
+    if (!flag) {
+      continue;
+    }
+    if (!flag->word.known()) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: the value of --{} is not known: {}",
+                  flag->where.text(), name, flag->word.unknown);
+    }
+    const auto number = parse_integer(flag->word.text);
+    if (!number || *number < 1 || *number > (int64_t{1} << 31)) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: --{} is {}, but must be 1 to 2^31",
+                  flag->where.text(), name, flag->word.text.substr(0, 40));
+    }
+    return *number;
+  }
+  return 0;
+}
+
+std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& origin) {
+  constexpr size_t kMostBytes = 1 << 20;
+  if (text.size() > kMostBytes) {
+    throw_error(ErrorCode::kCorruptData, "{}: is larger than 1 MiB: no configuration", origin);
+  }
+  std::vector<ShellWord> flags;
+  try {
+    for (const YAML::Node& document : yaml_documents(text)) {
+      if (!document.IsMap()) {
+        continue;
+      }
+      for (const auto& entry : document) {
+        if (entry.first.IsScalar() && entry.second.IsScalar()) {
+          flags.push_back({.text = "--" + entry.first.Scalar() + "=" + entry.second.Scalar(),
+                           .line = entry.first.Mark().line + 1,
+                           .unknown = {}});
+        }
+      }
+    }
+  } catch (const YAML::Exception& error) {
+    throw_yaml_error(origin, error);
+  }
+  return flags;
+}
+
+bool is_trainer_yaml(const std::string& text) {
+  const auto has = [&](const std::string& key) {
+    return text.starts_with(key + ":") || text.find("\n" + key + ":") != std::string::npos;
+  };
+  return has("per_device_train_batch_size") ||
+         (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("template")));
+}
+
+}  // namespace plait

@@ -1,0 +1,216 @@
+// Which program a script starts, on how many devices; launches of HF Trainer programs.
+#include "plan/readers/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "plan/check.h"
+#include "plan/plan_texts.h"
+
+namespace plait {
+namespace {
+
+Launch launch_of(const std::string& text) {
+  return find_launch(read_shell(text, "run.sh")).value();
+}
+
+std::string launch_refusal(const std::string& text) {
+  return refusal_of([&] { find_launch(read_shell(text, "run.sh")); });
+}
+
+bool has_note(const CheckReport& report, const std::string& part) {
+  for (const Note& note : report.assumptions) {
+    if (note.text.find(part) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A folder with files that a script names.
+class LaunchFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "plait_launch_test";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+  CheckReport check(const std::string& script, int devices = 0) const {
+    CheckOptions options;
+    options.read.devices = devices;
+    return check_text(script, folder_ + "/run.sh", options);
+  }
+  std::string folder_;
+};
+
+TEST(Launch, ACommandThatIsNoneIsPassedOver) {
+  EXPECT_FALSE(find_launch(
+      read_shell("timeout 10 $D/python a torchrun --nproc_per_node 2 train.py", "run.sh")));
+  EXPECT_FALSE(find_launch(
+      read_shell("USAGE=\"torchrun --nproc_per_node N train.py SIZE\"\necho $USAGE\n", "run.sh")));
+  EXPECT_NE(launch_refusal("torchrun --nproc_per_node N train.py\n").find("--nproc_per_node is N"),
+            std::string::npos);
+}
+
+TEST(Launch, ALauncherBehindAnUnknownFolder) {
+  const Launch launch = launch_of("$VENV/bin/torchrun --nproc_per_node 4 train.py --a 1\n");
+  EXPECT_EQ(launch.program, "train.py");
+  EXPECT_EQ(launch.world_size(), 4);
+  EXPECT_EQ(launch_of("$BIND $RANK python3 train.py --a 1\n").program, "train.py");
+}
+
+TEST(Launch, TheInnerLauncherCounts) {
+  EXPECT_EQ(launch_of("srun --ntasks=4 --ntasks-per-node=1 torchrun --nnodes 4 --nproc_per_node 8 "
+                      "train.py\n")
+                .world_size(),
+            32);
+  EXPECT_EQ(launch_of("srun --ntasks=4 python train.py\n").world_size(), 4);
+  EXPECT_EQ(
+      launch_of("srun -n 2 bash -c 'accelerate launch --num_processes 16 train.py'\n").world_size(),
+      16);
+}
+
+TEST(Launch, WrappersEndAtTheLauncher) {
+  EXPECT_EQ(launch_of("conda run -n ft llamafactory-cli train a.yaml\n").launcher,
+            "llamafactory-cli");
+  EXPECT_EQ(launch_of("uv run swift sft --model Qwen/Qwen3-8B\n").launcher, "swift");
+  EXPECT_EQ(launch_of("uv run accelerate launch --num_processes 8 train.py\n").world_size(), 8);
+  EXPECT_EQ(launch_of("poetry run deepspeed --num_gpus 4 train.py\n").world_size(), 4);
+}
+
+TEST_F(LaunchFiles, LlamaFactoryTakesAllDevices) {
+  write("sft.yaml",
+        "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nper_device_train_batch_size: 2\n"
+        "gradient_accumulation_steps: 2\ncutoff_len: 1024\nfp16: true\n");
+  const CheckReport all = check("llamafactory-cli train sft.yaml\n");
+  EXPECT_EQ(all.world_size, 8);
+  EXPECT_TRUE(has_note(all, "8 are assumed"));
+  EXPECT_EQ(all.job.dtype, DType::kF16);
+  EXPECT_GT(all.job.lora.rank, 0);  // its default
+  EXPECT_EQ(
+      check("export ASCEND_RT_VISIBLE_DEVICES=0,1\nllamafactory-cli train sft.yaml\n").world_size,
+      2);
+  EXPECT_EQ(check("NPROC_PER_NODE=4 NNODES=2 llamafactory-cli train sft.yaml\n").world_size, 8);
+  const CheckReport typed = check("llamafactory-cli train sft.yaml cutoff_len=512 fp16=false\n");
+  EXPECT_EQ(typed.job.batch.seq_len, 512);
+  EXPECT_EQ(typed.job.dtype, DType::kF32);
+}
+
+TEST_F(LaunchFiles, AnErrorInAYamlNamesTheYaml) {
+  write("sft.yaml", "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\ncutoff_len: many\n");
+  EXPECT_NE(refusal_of([&] {
+              check("llamafactory-cli train sft.yaml\n");
+            }).find("sft.yaml:3: --cutoff_len is many"),
+            std::string::npos);
+}
+
+TEST_F(LaunchFiles, BareSwitches) {
+  write("ds.json", "{\"zero_optimization\": {\"stage\": 2}}");
+  const CheckReport report = check(
+      "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --model_name_or_path Qwen/Qwen3-8B "
+      "--bf16 --gradient_checkpointing --use_lora --per_device_train_batch_size 1 "
+      "--model_max_length 1024\n");
+  EXPECT_EQ(report.job.dtype, DType::kBF16);
+  EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
+  EXPECT_EQ(report.job.lora.rank, 8);
+  EXPECT_EQ(to_string(report.job.layout), "dp8.zero2");
+  const CheckReport off = check(
+      "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --bf16 False --fp16 True "
+      "--per_device_train_batch_size 1 --gradient_checkpointing False\n");
+  EXPECT_EQ(off.job.dtype, DType::kF16);
+  EXPECT_EQ(off.job.layout.recompute, Recompute::kNone);
+}
+
+TEST_F(LaunchFiles, AccelerateWithFsdp) {
+  write("fsdp.yaml",
+        "distributed_type: FSDP\nnum_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
+        "fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: false\n"
+        "  fsdp_activation_checkpointing: true\n");
+  const std::string program =
+      "train.py --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 "
+      "--max_seq_length 4096\n";
+  const CheckReport report = check("accelerate launch --config_file fsdp.yaml " + program);
+  EXPECT_EQ(report.world_size, 16);
+  EXPECT_EQ(to_string(report.job.layout), "dp16.zero3");
+  EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
+  EXPECT_EQ(report.job.dtype, DType::kBF16);
+  EXPECT_NE(report.kind.find("FSDP full_shard"), std::string::npos) << report.kind;
+  // The launcher's options beat its file.
+  EXPECT_EQ(check("accelerate launch --config_file fsdp.yaml --num_processes 8 "
+                  "--fsdp_sharding_strategy SHARD_GRAD_OP " +
+                  program)
+                .job.layout.zero,
+            2);
+  write("fsdp2.yaml",
+        "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n"
+        "  fsdp_reshard_after_forward: false\n  fsdp_offload_params: true\n");
+  const CheckReport second = check("accelerate launch --config_file fsdp2.yaml " + program);
+  EXPECT_EQ(second.job.layout.zero, 2);
+  EXPECT_TRUE(second.job.offload_optimizer);
+  write("bad.yaml", "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HALF\n");
+  EXPECT_NE(refusal_of([&] {
+              check("accelerate launch --config_file bad.yaml " + program);
+            }).find("FSDP's strategy is 'HALF'"),
+            std::string::npos);
+}
+
+TEST_F(LaunchFiles, AccelerateWithDeepSpeed) {
+  write("zero3.yaml",
+        "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
+        "deepspeed_config:\n  zero_stage: 3\n  offload_optimizer_device: cpu\n"
+        "  gradient_accumulation_steps: 4\n");
+  const std::string program = "train.py --per_device_train_batch_size 2 --max_length 1024\n";
+  const CheckReport report = check("accelerate launch --config_file zero3.yaml " + program);
+  EXPECT_EQ(to_string(report.job.layout), "dp8.zero3");
+  EXPECT_EQ(report.job.batch.global_batch_size, 64);
+  EXPECT_TRUE(report.job.offload_optimizer);
+  write("ds.json", "{\"zero_optimization\": {\"stage\": 1}, \"bf16\": {\"enabled\": true}}");
+  write("file.yaml",
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
+        "  deepspeed_config_file: ds.json\n");
+  EXPECT_EQ(to_string(check("accelerate launch --config_file file.yaml " + program).job.layout),
+            "dp8.zero1");
+  EXPECT_EQ(to_string(check("accelerate launch --use_deepspeed --zero_stage 2 --num_processes 4 " +
+                            program)
+                          .job.layout),
+            "dp4.zero2");
+}
+
+TEST_F(LaunchFiles, AProgramWithAYamlOfItsOwn) {
+  write("recipe.yaml",
+        "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 4\nbf16: true\n"
+        "max_seq_length: 2048\nuse_peft: true\nlora_r: 16\ngradient_checkpointing: true\n");
+  const CheckReport report =
+      check("torchrun --nproc_per_node 8 sft.py --config recipe.yaml --max_seq_length 1024\n");
+  EXPECT_EQ(to_string(report.job.layout), "dp8");
+  EXPECT_EQ(report.job.batch.micro_batch_size, 4);
+  EXPECT_EQ(report.job.batch.seq_len, 1024);
+  EXPECT_EQ(report.job.lora.rank, 16);
+  EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
+  EXPECT_TRUE(report.has_model);
+}
+
+TEST_F(LaunchFiles, FsdpOfTheTrainer) {
+  const CheckReport report = check(
+      "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True "
+      "--per_device_train_batch_size 1 --model_max_length 2048 --fsdp \"full_shard auto_wrap\"\n");
+  EXPECT_EQ(to_string(report.job.layout), "dp8.zero3");
+  EXPECT_EQ(report.world_size, 8);
+}
+
+TEST_F(LaunchFiles, ANameThatIsTooLongIsNoFile) {
+  const std::string name(5000, 'x');
+  const CheckReport report = check("torchrun --nproc_per_node 2 train.py --deepspeed " + name +
+                                   "/zero2.json --per_device_train_batch_size 1\n");
+  EXPECT_EQ(report.job.layout.zero, 2);
+}
+
+}  // namespace
+}  // namespace plait
