@@ -197,6 +197,14 @@ TEST_F(LaunchFiles, AProgramWithAYamlOfItsOwn) {
   EXPECT_TRUE(report.has_model);
 }
 
+TEST_F(LaunchFiles, AYamlThatIsNotHereIsTold) {
+  const CheckReport report = check("accelerate launch --num_processes 4 sft.py gone.yaml\n");
+  EXPECT_EQ(report.origin, folder_ + "/run.sh");
+  EXPECT_EQ(report.job.layout.dp, 4);
+  ASSERT_EQ(report.not_evaluated.size(), 1U);
+  EXPECT_NE(report.not_evaluated[0].text.find("gone.yaml is not here"), std::string::npos);
+}
+
 TEST_F(LaunchFiles, FsdpOfTheTrainer) {
   const CheckReport report = check(
       "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True "

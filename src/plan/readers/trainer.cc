@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "plan/readers/accelerate.h"
 #include "plan/readers/deepspeed_reader.h"
 #include "plan/readers/trainer_flags.h"
@@ -34,13 +35,20 @@ bool is_yaml_name(const std::string& text) {
   return (text.ends_with(".yaml") || text.ends_with(".yml")) && text.find('=') == std::string::npos;
 }
 
-// The program's flags: the command line, then the YAML file that it names.
-TrainerFlags flags_of(const Launch& launch, const std::string& origin) {
+// The program's flags: the command line, then the YAML file that it names; `unread` is told if that
+// is not here.
+TrainerFlags flags_of(const Launch& launch, const std::string& origin,
+                      std::vector<Note>* unread = nullptr) {
   std::vector<ShellWord> typed;
   std::string path;
   for (const ShellWord& word : launch.arguments) {
-    if (is_yaml_name(word.text) && word.known()) {
-      path = find_beside(word.text, origin);
+    if (is_yaml_name(word.text)) {
+      path = word.known() ? find_beside(word.text, origin) : "";
+      if (unread != nullptr && !path_exists(path)) {
+        unread->push_back(
+            {fmt::format("{} is not here: what it sets is not known", shortened(word.text, 80)),
+             {origin, word.line}});
+      }
       continue;
     }
     ShellWord flag = word;
@@ -175,7 +183,7 @@ class TrainerReader {
       : launch_(launch),
         script_(script),
         options_(options),
-        flags_(flags_of(launch, script.origin)) {}
+        flags_(flags_of(launch, script.origin, &unread_)) {}
 
   ReadJob read() {
     choose_config();
@@ -183,6 +191,8 @@ class TrainerReader {
     set_numbers(reader);
     ReadJob job = reader.read();
     job.kind = kind();
+    job.origin = script_.origin;
+    job.not_evaluated.insert(job.not_evaluated.end(), unread_.begin(), unread_.end());
     if (config_.is_published) {
       job.assumptions.push_back(
           {fmt::format("'{}' is not here: the framework's own file of that name is taken",
@@ -270,6 +280,7 @@ class TrainerReader {
   const Launch& launch_;
   const ShellScript& script_;
   const ReadOptions& options_;
+  std::vector<Note> unread_;
   TrainerFlags flags_;
   ConfigText config_;
   std::optional<AccelerateConfig> accelerate_;
