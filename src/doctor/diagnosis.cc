@@ -73,6 +73,12 @@ class DiagnosisMaker {
     }
   }
 
+  bool made_others_wait(const FaultClass& root) const {
+    return std::ranges::any_of(classes_, [&](const FaultClass& other) {
+      return other.rule->role == FaultRole::kSymptom && explains(root, other);
+    });
+  }
+
   void say_guilty(const FaultClass& root) {
     const Finding& first = *root.first;
     const auto captured = [&](const char* name) {
@@ -87,14 +93,17 @@ class DiagnosisMaker {
       guilty.rank.pop_back();
     }
     const bool names_other = !guilty.host.empty() || !guilty.rank.empty();
-    if (root.rule->role == FaultRole::kCause && !names_other) {
+    // An exception says nothing of whose fault it is, unless others waited for that process.
+    const bool made_wait = root.rule->is_last_resort && made_others_wait(root);
+    if ((root.rule->role == FaultRole::kCause || made_wait) && !names_other) {
       guilty.host = printable(first.origin.host);
       guilty.rank = first.origin.rank < 0 ? "" : std::to_string(first.origin.rank);
       if (guilty.device.empty() && first.origin.device >= 0) {
         guilty.device = std::to_string(first.origin.device);
       }
     }
-    if (root.rule->role != FaultRole::kCause) {
+    const bool is_told = made_wait && !guilty.rank.empty();
+    if (root.rule->role != FaultRole::kCause && !is_told) {
       const WaitedFor waited = find_waited_for(list_.findings);
       if (!waited.rank.empty()) {
         guilty.rank = waited.rank;
@@ -199,30 +208,26 @@ class DiagnosisMaker {
   Diagnosis result_;
 };
 
-// What the flight records say becomes one more log.
-void read_flights(std::vector<ScannedFile>& files, const RuleSet& rules) {
+std::string flight_text(const std::vector<ScannedFile>& files) {
   std::vector<FlightLog> logs;
   for (const ScannedFile& file : files) {
     if (!file.flight.empty()) {
       logs.push_back(read_flight_log(file.flight));
     }
   }
-  const std::string text = describe_flights(logs);
-  if (!text.empty()) {
-    files.push_back(scan_text(text, "flight records", rules));
-  }
+  return describe_flights(logs);
 }
 
-// What the watchdogs say together as well.
-void read_watchdogs(std::vector<ScannedFile>& files, const RuleSet& rules) {
-  const std::string text = describe_watchdogs(files, rules);
+// What was read from several files together becomes one more log.
+void add_log(std::vector<ScannedFile>& files, const std::string& text, const char* name,
+             const RuleSet& rules) {
   if (!text.empty()) {
-    files.push_back(scan_text(text, "watchdogs of all ranks", rules));
+    files.push_back(scan_text(text, name, rules));
   }
 }
 
 std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet& rules) {
-  read_flights(files, rules);
+  add_log(files, flight_text(files), "flight records", rules);
   std::vector<std::string> notes;
   for (const std::string& note : apply_collected_clocks(files, rules)) {
     notes.push_back(printable(note));
@@ -231,7 +236,7 @@ std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet&
   for (const std::string& note : align_clocks(files, rules)) {
     notes.push_back(printable(note));
   }
-  read_watchdogs(files, rules);
+  add_log(files, describe_watchdogs(files, rules), "watchdogs of all ranks", rules);
   for (const ScannedFile& file : files) {
     if (!file.problem.empty()) {
       notes.push_back(printable(file.name + ": " + file.problem));

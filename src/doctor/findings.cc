@@ -78,20 +78,14 @@ bool has_hit(const LogLine& line, int pattern) {
 }
 
 bool is_warning(const LogLine& line) {
-  constexpr size_t kHead = 160;  // where a level stands
-  static constexpr std::string_view kLevels[] = {
-      "WARNING", "Warning:", "INFO ", "INFO:", "[INFO", "DEBUG ", "| WARN", "WARN "};
   static constexpr std::string_view kPassedOver[] = {
       "ignore this",    "can ignore",       "can be ignored", "safely ignore",
       "you may ignore", "will be disabled", "alling back to"};
   const char level = line.origin.level;
-  const std::string_view text = line.text;
-  const auto in = [](std::string_view where) {
-    return [where](std::string_view word) { return where.find(word) != std::string_view::npos; };
-  };
   return level == 'W' || level == 'I' || level == 'D' ||
-         std::any_of(std::begin(kLevels), std::end(kLevels), in(text.substr(0, kHead))) ||
-         std::any_of(std::begin(kPassedOver), std::end(kPassedOver), in(text));
+         std::ranges::any_of(kPassedOver, [&](std::string_view word) {
+           return line.text.find(word) != std::string::npos;
+         });
 }
 
 class RuleMatcher {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "doctor/chars.h"
+#include "doctor/numbers.h"
 
 namespace plait {
 namespace {
@@ -184,37 +185,25 @@ void find_time(LineOrigin& origin, std::string_view line) {
     const std::string_view rest = line.substr(at);
     if (is_digit(c) && !is_digit(before)) {
       if (full_time(origin, rest)) {
+        origin.time_form = TimeForm::kDate;
         return;
       }
       if (before == ' ' && short_time(origin, rest)) {
+        origin.time_form = TimeForm::kMonthDay;
         return;
       }
       static constexpr std::string_view kLevels = "IWEFD";
       if (kLevels.find(before) != kNoPosition && glog_time(origin, rest)) {
+        origin.time_form = TimeForm::kGlog;
         origin.level = before;
         return;
       }
     } else if (c >= 'A' && c <= 'S' && (before == ' ' || before == '[') &&
                month_name_time(origin, rest)) {
+      origin.time_form = TimeForm::kMonthName;
       return;
     }
   }
-}
-
-// The number after the first `key` that is followed by digits.
-std::optional<int64_t> number_after(std::string_view line, std::string_view key) {
-  for (size_t at = line.find(key); at != kNoPosition; at = line.find(key, at + 1)) {
-    std::string_view rest = line.substr(at + key.size());
-    while (!rest.empty() &&
-           (rest[0] == ' ' || rest[0] == ':' || rest[0] == '=' || rest[0] == '[')) {
-      rest.remove_prefix(1);
-    }
-    Cursor cursor(rest);
-    if (const auto value = cursor.digits(1, 10)) {
-      return value;
-    }
-  }
-  return std::nullopt;
 }
 
 template <size_t N>
@@ -256,6 +245,18 @@ void read_cann_record(LineOrigin& origin, std::string_view line) {
   }
 }
 
+// What Python's loggers and the tools call less than an error.
+void read_warning(LineOrigin& origin, std::string_view line) {
+  constexpr size_t kHead = 160;  // where a level stands
+  static constexpr std::string_view kLevels[] = {
+      "WARNING", "Warning:", "INFO ", "INFO:", "[INFO", "DEBUG ", "| WARN", "WARN "};
+  const std::string_view head = line.substr(0, kHead);
+  if (std::ranges::any_of(
+          kLevels, [&](std::string_view level) { return head.find(level) != kNoPosition; })) {
+    origin.level = 'W';
+  }
+}
+
 // "worker-1: text" and "node3: text", as pdsh and mpirun --tag-output print them.
 void read_host_prefix(LineOrigin& origin, std::string_view line) {
   const size_t colon = line.substr(0, 64).find(": ");
@@ -281,9 +282,10 @@ LineOrigin read_line_origin(std::string_view line) {
   LineOrigin origin;
   read_cann_record(origin, line);
   find_time(origin, line);
+  read_warning(origin, line);
   static constexpr std::array<std::string_view, 6> kRanks = {"[rank",   "RankID:",  "[Rank ",
                                                              "rankId[", "], rank[", "(Worker_TP"};
-  if (const auto rank = first_number(line, kRanks)) {
+  if (const auto rank = first_number(line, kRanks); rank && *rank <= INT32_MAX) {
     origin.rank = static_cast<int>(*rank);
   }
   static constexpr std::array<std::string_view, 6> kDevices = {
@@ -334,6 +336,7 @@ LineOrigin merged_origin(const LineOrigin& base, const LineOrigin& later) {
   if (later.time >= 0) {
     merged.time = later.time;
     merged.has_year = later.has_year;
+    merged.time_form = later.time_form;
   }
   merged.pid = later.pid >= 0 ? later.pid : base.pid;
   merged.rank = later.rank >= 0 ? later.rank : base.rank;

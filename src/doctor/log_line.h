@@ -8,15 +8,19 @@
 
 namespace plait {
 
+// How a line writes its time; programs that use the same form on one host share its time zone.
+enum class TimeForm { kNone, kDate, kMonthDay, kGlog, kMonthName };
+
 struct LineOrigin {
   double time = -1;       // seconds since 1970 as the clock of the line shows them; < 0: none
   bool has_year = false;  // without one, `time` lies in kNoYear
+  TimeForm time_form = TimeForm::kNone;
   int64_t pid = -1;
   int rank = -1;
   int device = -1;
   std::string host;    // "" if the line does not tell
   std::string module;  // "HCCL", ...; "" if it is no CANN record
-  char level = 0;      // 'E', 'W', 'I', ... or 0
+  char level = 0;      // 'E', 'W' (also of loggers that go below it), 'I', ... or 0
 };
 
 // A leap year, so that no day is lost.

@@ -191,6 +191,7 @@ class LogScanner {
           read_line_origin(std::string_view(buffer_.data() + begin, end - 1 - begin));
       origin.time = before.time;
       origin.has_year = before.has_year;
+      origin.time_form = before.time_form;
       end = begin;
     }
   }

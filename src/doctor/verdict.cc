@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kSlack = 5;            // seconds within one file
 constexpr double kSlackOfFiles = 60;    // clocks of hosts differ
-constexpr double kHalfHour = 1800;      // distances of time zones
+constexpr double kHalfHour = 1800;      // time zones differ by some of these
+constexpr double kLeastZone = 3600;     // and by no less, while 1800 s is the usual time-out
 constexpr double kZoneTolerance = 150;  // what may lie between the event and its echo
 
 bool better(const Finding& a, const Finding& b) {
@@ -37,8 +38,25 @@ bool failed_elsewhere_before(const Finding& a, const Finding& b) {
   return elsewhere && began_later(b, a, kWellBefore);
 }
 
+bool from_one_file(const Finding& a, const Finding& b) {
+  return a.places[0].file == b.places[0].file;
+}
+
+// Two programs of one host may live in different time zones (a container's and the kernel's), but
+// then they print times in different forms.
+bool on_one_clock(const Finding& a, const Finding& b) {
+  const LineOrigin& x = a.origin;
+  const LineOrigin& y = b.origin;
+  return from_one_file(a, b) || (!x.host.empty() && x.host == y.host && x.time_form == y.time_form);
+}
+
+// Whether `cause` lists `effect` among what it explains.
+bool claims(const FaultRule& cause, const FaultRule& effect) {
+  return std::ranges::find(cause.explains, effect.name) != cause.explains.end();
+}
+
 double slack_of(const Finding& a, const Finding& b) {
-  return a.places[0].file == b.places[0].file ? kSlack : kSlackOfFiles;
+  return from_one_file(a, b) ? kSlack : kSlackOfFiles;
 }
 
 }  // namespace
@@ -68,8 +86,8 @@ bool began_later(const Finding& a, const Finding& b, double slack) {
   }
   const double distance = a.origin.time - b.origin.time;
   const double rest = std::fmod(distance, kHalfHour);
-  const bool zones =
-      distance > kHalfHour / 2 && (rest < kZoneTolerance || rest > kHalfHour - kZoneTolerance);
+  const bool zones = !on_one_clock(a, b) && distance > kLeastZone - kZoneTolerance &&
+                     (rest < kZoneTolerance || rest > kHalfHour - kZoneTolerance);
   return distance > slack && !zones;
 }
 
@@ -77,12 +95,13 @@ bool explains(const FaultClass& cause, const FaultClass& effect) {
   if (&cause == &effect) {
     return false;
   }
-  const std::vector<std::string>& named = cause.rule->explains;
   // What ended one process makes others wait; what a waiting process says itself does not.
   const bool lesser = cause.rule->role < effect.rule->role;
-  const bool by_name = std::find(named.begin(), named.end(), effect.rule->name) != named.end() &&
+  const bool by_name = claims(*cause.rule, *effect.rule) &&
                        (!lesser || failed_elsewhere_before(*cause.first, *effect.first));
-  const bool by_role = cause.rule->role > effect.rule->role;
+  const bool by_role =
+      cause.rule->role > effect.rule->role &&
+      !(claims(*effect.rule, *cause.rule) && failed_elsewhere_before(*effect.first, *cause.first));
   return (by_name || by_role) &&
          !began_later(*cause.first, *effect.first, slack_of(*cause.first, *effect.first));
 }

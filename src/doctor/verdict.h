@@ -20,11 +20,12 @@ struct FaultClass {
 std::vector<FaultClass> group_by_class(const std::vector<Finding>& findings);
 
 // Whether `a` began later than `b` for certain: with more than `slack` seconds between them, unless
-// the distance is that of time zones, which logs of one host often mix.
+// the distance is that of time zones, which the files of one host may mix.
 bool began_later(const Finding& a, const Finding& b, double slack);
 
 // Whether `cause` brings `effect` about: by its role or by its rule's `explains`, and not from
-// behind in time.
+// behind in time. A wait does not explain the failure of another process, well before it, that
+// explains the wait.
 bool explains(const FaultClass& cause, const FaultClass& effect);
 
 struct Verdict {

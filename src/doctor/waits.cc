@@ -1,29 +1,26 @@
 #include "doctor/waits.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "doctor/numbers.h"
+
 namespace plait {
 namespace {
 
-int number_of(const Captures& captures, const char* name) {
-  const auto found = captures.find(name);
-  if (found == captures.end()) {
-    return -1;
-  }
-  int value = -1;
-  const std::string& text = found->second;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && stop == text.data() + text.size() ? value : -1;
+// -1 if there is none. HCCL prints an unknown rank as the largest 32-bit number.
+int rank_of(const Captures& words, const char* name) {
+  const int64_t value = number_of(words, name).value_or(-1);
+  return value <= INT32_MAX ? static_cast<int>(value) : -1;
 }
 
 // The rank that reports a finding.
 int reporter(const Finding& finding) {
-  const int captured = number_of(finding.captures, "rank");
+  const int captured = rank_of(finding.captures, "rank");
   return captured >= 0 ? captured : finding.origin.rank;
 }
 
@@ -42,8 +39,8 @@ WaitedFor find_waited_for(const std::vector<Finding>& findings) {
     if (who >= 0) {
       waiting.insert(who);
     }
-    group_size = std::max(group_size, number_of(finding.captures, "rank_size"));
-    const int named = number_of(finding.captures, "g_rank");
+    group_size = std::max(group_size, rank_of(finding.captures, "rank_size"));
+    const int named = rank_of(finding.captures, "g_rank");
     if (named >= 0 && named != who) {
       waiters_of[named].insert(who);
       if (const auto host = finding.captures.find("g_host"); host != finding.captures.end()) {

@@ -1,8 +1,8 @@
 #include "doctor/watchdog_reading.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -11,28 +11,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "doctor/chars.h"
+#include "doctor/numbers.h"
+
 namespace plait {
 namespace {
 
 constexpr int64_t kUnknown = -2;  // the watchdog itself prints -1 for "none yet"
+constexpr const char* kUnnamed = "";
 
-int64_t number_at(const Captures& words, const char* name) {
-  const auto found = words.find(name);
-  int64_t value = kUnknown;
-  if (found != words.end()) {
-    std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
-  }
-  return value;
+int64_t number_or_unknown(const Captures& words, const char* name) {
+  return number_of(words, name).value_or(kUnknown);
 }
 
-// The number behind `mark`.
-int64_t number_behind(std::string_view text, std::string_view mark) {
-  const size_t at = text.find(mark);
-  int64_t value = kUnknown;
-  if (at != std::string_view::npos) {
-    std::from_chars(text.data() + at + mark.size(), text.data() + text.size(), value);
+// The group that a line's prefix names: "[PG ID 2 PG GUID 12(tp) Rank 1]", of older PyTorch
+// "[PG 0 (default_pg) Rank 0]". The id is a count of the process's own groups, and so may differ
+// between the ranks of one group; the GUID does not. kUnnamed if none is named.
+std::string group_in(std::string_view text) {
+  for (const std::string_view mark : {"PG GUID ", "PG ID ", "[PG "}) {
+    if (const size_t at = text.find(mark); at != kNoPosition) {
+      const std::string_view rest = text.substr(at + mark.size());
+      return std::string(rest.substr(0, std::min(rest.find(" Rank "), rest.find(']'))));
+    }
   }
-  return value;
+  return kUnnamed;
 }
 
 // What one rank's watchdog says of one group.
@@ -79,6 +81,7 @@ class WatchdogReader {
         }
       }
     }
+    name_the_only_group();
   }
 
   std::string describe() {
@@ -95,34 +98,32 @@ class WatchdogReader {
 
  private:
   void add(const LogLine& line, const Captures& words) {
-    int64_t group = number_behind(line.text, "PG ID ");
-    group = group == kUnknown ? number_behind(line.text, "[PG ") : group;
+    std::string group = group_in(line.text);
     int64_t rank = line.origin.rank;
     if (line.text.find("[rank") == std::string::npos) {
-      const int64_t told = number_behind(line.text, " Rank ");
-      rank = told == kUnknown ? rank : told;
+      rank = number_after(line.text, " Rank ").value_or(rank);
     }
     if (rank < 0 || rank > INT32_MAX) {
       return;
     }
     // A line without a group is about the one that the rank's other lines name.
-    int64_t& own = group_of_[static_cast<int>(rank)];
-    if (group == kUnknown) {
+    std::string& own = group_of_[static_cast<int>(rank)];
+    if (group == kUnnamed) {
       group = own;
-    } else if (own == 0 && group != 0) {
-      move_watchdog(static_cast<int>(rank), group);
+    } else if (own == kUnnamed) {
+      name_group(static_cast<int>(rank), group);
     }
     own = group;
     Watchdog& watchdog = groups_[group][static_cast<int>(rank)];
-    const int64_t sequence = number_at(words, "wd_sequence");
+    const int64_t sequence = number_or_unknown(words, "wd_sequence");
     if (sequence != kUnknown && watchdog.sequence == kUnknown) {
       watchdog.sequence = sequence;
       watchdog.operation = words.at("wd_operation");
-      watchdog.elements = number_at(words, "wd_elements");
+      watchdog.elements = number_or_unknown(words, "wd_elements");
     }
-    if (const int64_t enqueued = number_at(words, "wd_enqueued"); enqueued != kUnknown) {
+    if (const int64_t enqueued = number_or_unknown(words, "wd_enqueued"); enqueued != kUnknown) {
       watchdog.enqueued = enqueued;
-      const int64_t completed = number_at(words, "wd_completed");
+      const int64_t completed = number_or_unknown(words, "wd_completed");
       watchdog.completed = completed > enqueued ? kUnknown : completed;  // some print garbage
     }
     if (watchdog.time < 0 && line.origin.has_year) {
@@ -130,12 +131,20 @@ class WatchdogReader {
     }
   }
 
-  // What was said before the group was named.
-  void move_watchdog(int rank, int64_t group) {
-    WatchdogsOfGroup& unnamed = groups_[0];
+  // What the rank said before it named the group.
+  void name_group(int rank, const std::string& group) {
+    WatchdogsOfGroup& unnamed = groups_[kUnnamed];
     if (const auto found = unnamed.find(rank); found != unnamed.end()) {
       groups_[group].insert(*found);
       unnamed.erase(found);
+    }
+  }
+
+  // Ranks that name no group at all are in the one that the others name, if it is the only one.
+  void name_the_only_group() {
+    std::erase_if(groups_, [](const auto& group) { return group.second.empty(); });
+    if (groups_.size() == 2 && groups_.begin()->first == kUnnamed) {
+      std::next(groups_.begin())->second.merge(groups_.begin()->second);
     }
   }
 
@@ -193,11 +202,12 @@ class WatchdogReader {
                                 !is_message(watchdog.operation);
       if (behind || waits_before) {
         say(waiting->second,
-            fmt::format("rank {} did not come to {}, number {} of its group, in which {} wait; its "
-                        "last is number {}",
-                        rank, waiting->second.call(), waited,
-                        num_waiting == 1 ? "one rank" : fmt::format("{} ranks", num_waiting),
-                        behind ? watchdog.enqueued : watchdog.sequence));
+            fmt::format(
+                "rank {} did not come to {}, number {} of its group, in which {}; its last "
+                "is number {}",
+                rank, waiting->second.call(), waited,
+                num_waiting == 1 ? "one rank waits" : fmt::format("{} ranks wait", num_waiting),
+                behind ? watchdog.enqueued : watchdog.sequence));
       }
     }
   }
@@ -224,8 +234,8 @@ class WatchdogReader {
   }
 
   const RuleSet& rules_;
-  std::map<int, int64_t> group_of_;
-  std::map<int64_t, WatchdogsOfGroup> groups_;
+  std::map<int, std::string> group_of_;             // by rank; kUnnamed
+  std::map<std::string, WatchdogsOfGroup> groups_;  // by name
   std::string text_;
 };
 

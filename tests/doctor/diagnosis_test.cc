@@ -66,6 +66,53 @@ TEST(Diagnosis, WhatCameAfterATimeoutDidNotCauseIt) {
   EXPECT_EQ(diagnosis.guilty.rank, "1");
 }
 
+std::string refused_value(int rank, const char* time) {
+  return fmt::format(
+      "[ERROR] {1} (PID:{0}00, Device:{0}, RankID:{0}) ERR99999 PTA error\n"
+      "[rank{0}]: ValueError: num_samples=0\n",
+      rank, time);
+}
+
+TEST(Diagnosis, AnExceptionBeforeAWaitOfTheUsualHalfHourIsItsCause) {
+  const std::string failed = refused_value(2, "2025-01-01-10:00:00");
+  const std::string waited = notify_timeout(0, "2025-01-01-10:30:00.400.000") +
+                             notify_timeout(1, "2025-01-01-10:30:00.600.000");
+  for (const Diagnosis& diagnosis :
+       {diagnose_text(failed + waited),
+        diagnose_texts({{"rank_0.log", waited}, {"rank_2.log", failed}})}) {
+    EXPECT_EQ(diagnosis.name, "argument-refused");
+    EXPECT_EQ(diagnosis.guilty.rank, "2");
+  }
+}
+
+TEST(Diagnosis, OneHostHasOneTimeZoneInOneForm) {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"node1/rank_0.log", notify_timeout(0, "2025-01-01-12:00:00.400.000")},
+      {"node1/rank_2.log", refused_value(2, "2025-01-01-10:00:00")},
+  };
+  EXPECT_EQ(diagnose_texts(files).name, "argument-refused");
+  // The kernel's log is in local time, the container's in UTC.
+  const Diagnosis mixed = diagnose_texts({
+      {"node1/rank_0.log", notify_timeout(0, "2025-01-01-10:30:40.000.000")},
+      {"node1/dmesg.txt",
+       "[Wed Jan  1 18:30:10 2025] Out of memory: Killed process 200 (python) "
+       "total-vm:79905000kB, anon-rss:22957108kB\n"},
+  });
+  EXPECT_EQ(mixed.name, "host-oom");
+}
+
+TEST(Diagnosis, AnExceptionOfAnotherRankWellBeforeAWaitIsItsCauseAcrossFiles) {
+  const std::string waited = notify_timeout(0, "2025-01-01-10:30:40.000.000");
+  const auto failed_at = [&](const char* time) {
+    return diagnose_texts({{"rank_0.log", waited}, {"rank_1.log", refused_value(1, time)}});
+  };
+  const Diagnosis before = failed_at("2025-01-01-10:30:10");
+  EXPECT_EQ(before.name, "argument-refused");
+  EXPECT_EQ(before.guilty.rank, "1");
+  EXPECT_EQ(failed_at("2025-01-01-10:30:35").name, "hccl-notify-timeout");
+  EXPECT_EQ(failed_at("2025-01-01-10:31:10").name, "hccl-notify-timeout");
+}
+
 TEST(Diagnosis, ClocksThatAreHoursApartAreBroughtTogether) {
   // Rank 1's clock is three hours and seven minutes ahead. Both saw the time-out of one collective;
   // rank 1 lacked memory half an hour before.

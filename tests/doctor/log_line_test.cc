@@ -83,6 +83,15 @@ TEST(LogLine, DaysKeepTheirDateInEveryYear) {
   EXPECT_EQ(shown_time(in_year_of(leap, 1709251200.0)), "2024-02-29 06:57:48");
 }
 
+TEST(LogLine, LevelsOfLoggers) {
+  for (const char* line : {"WARNING 06-17 02:21:30 [core.py:65] x", "a.py:3: UserWarning: x",
+                           "[2025-11-22 17:37:04,250] [INFO] x", "2025-11-22 | WARN | x"}) {
+    EXPECT_EQ(read_line_origin(line).level, 'W') << line;
+  }
+  EXPECT_EQ(read_line_origin("[ERROR] HCCL(7,python):2025-11-22-17:37:04 x").level, 'E');
+  EXPECT_EQ(read_line_origin("ERROR 06-17 02:21:30 [core.py:65] x").level, 0);
+}
+
 TEST(LogLine, NamesInPaths) {
   const LineOrigin origin = read_path_origin("logs/node3/plog/plog-4711_20251122.log");
   EXPECT_EQ(origin.host, "node3");
