@@ -1,7 +1,6 @@
 #include "calibrate/calibrate.h"
 
 #include <ctime>
-#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -34,7 +33,7 @@ MeasureBudget budget_of(bool quick) {
 
 std::string cpu_model() {
   constexpr const char* kPath = "/proc/cpuinfo";
-  if (!std::filesystem::exists(kPath)) {
+  if (!path_exists(kPath)) {
     return "unknown CPU";
   }
   const std::string text = read_file(kPath);

@@ -23,6 +23,9 @@ struct CalibrateOptions {
 // Takes all cores while it runs. Errors: kInvalidArgument for threads beyond the cores.
 Cluster calibrate_machine(const CalibrateOptions& options);
 
+// What was measured, as lines for people.
+std::string calibration_text(const Cluster& cluster);
+
 // The file that load_cluster reads: catalog/clusters.toml has the form.
 std::string cluster_file_text(const Cluster& cluster);
 

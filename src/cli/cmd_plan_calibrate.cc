@@ -26,29 +26,10 @@ int run_calibrate(CalibrateFlags& flags) {
   };
   const Cluster cluster = calibrate_machine(options);
   write_file_atomic(flags.out, cluster_file_text(cluster));
-  const Chip& chip = cluster.chip;
-  const Link& link = cluster.intra;
-  std::fputs(
-      fmt::format(
-          "a rank of {} threads, {} cores:\n"
-          "  products     {:.1f} GFLOP/s f32, {:.1f} bf16; {:.0f} % of it large, half at {:.2g} "
-          "MFLOP; weights {:.1f} GB/s\n"
-          "  attention    {:.0f} % of the f32 peak\n"
-          "  elementwise  {:.1f} GB/s in a layer; {:.1f} in the optimizer, {:.1f} all ranks\n"
-          "  all cores    {:.0f} % of a rank's speed alone\n"
-          "  kernel       {:.2f} us at least\n"
-          "  collectives  {:.1f} us, {:.2f} GB/s\n"
-          "written: {}; use it with --cluster {} --stack plait --dtype fp32\n",
-          cluster.threads_per_rank, cluster.cores, chip.peak_f32.value * 1e-9,
-          chip.peak_16bit.value * 1e-9, 100 * chip.gemm_efficiency.value,
-          chip.gemm_half_flops.value * 1e-6, chip.gemm_weight_bandwidth.value * 1e-9,
-          100 * chip.attention_efficiency.value,
-          chip.memory_bandwidth.value * chip.memory_efficiency.value * 1e-9,
-          chip.stream_bandwidth.value * 1e-9, cluster.host_bandwidth.value * 1e-9,
-          100 * cluster.crowded_share.value, chip.launch_s.value * 1e6, link.latency_s.value * 1e6,
-          link.bandwidth.value * link.efficiency.value * 1e-9, flags.out, flags.out)
-          .c_str(),
-      stdout);
+  std::fputs(fmt::format("{}written: {}; use it with --cluster {} --stack plait --dtype fp32\n",
+                         calibration_text(cluster), flags.out, flags.out)
+                 .c_str(),
+             stdout);
   return 0;
 }
 

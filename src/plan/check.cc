@@ -77,6 +77,13 @@ void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
           {"memory is an upper bound here, so that more than the chip holds is no error",
            {read.origin, 0}});
     }
+    if (const auto setting = read.settings.find("pool"); setting != read.settings.end()) {
+      report.memory->pool_where = setting->second.where;
+    }
+    if (auto problem = find_pool_problem(read, *report.memory, cluster->chip)) {
+      report.problems.push_back(std::move(*problem));
+      sort_problems(report.problems);
+    }
   }
   if (report.ok() || !options.propose) {
     return;
@@ -172,18 +179,20 @@ CheckReport check_manifest(const Manifest& manifest, const std::string& origin,
   }
   CheckReport report = check_script(script, options);
   report.kind = manifest.kind + " with a " + report.kind;
+  report.assumptions.insert(report.assumptions.begin(), manifest.notes.begin(),
+                            manifest.notes.end());
   const int64_t devices = manifest.pods * manifest.devices;
   if (devices > 0 && report.world_size > 0 && devices != report.world_size) {
     CheckProblem problem;
-    problem.key = manifest.is_server ? "devices of the pod" : "replicas";
+    problem.key = manifest.is_server ? "devices of the pod" : manifest.pods_key;
     problem.value = std::to_string(manifest.is_server ? manifest.devices : manifest.pods);
     problem.rule = fmt::format("{} pods of {} devices are {} devices, but the script starts {}",
                                manifest.pods, manifest.devices, devices, report.world_size);
-    problem.suggestion = manifest.is_server
-                             ? fmt::format("{} devices in resources.limits", report.world_size)
-                         : report.world_size % manifest.devices == 0
-                             ? fmt::format("replicas={}", report.world_size / manifest.devices)
-                             : fmt::format("a script that starts {}", devices);
+    problem.suggestion =
+        manifest.is_server ? fmt::format("{} devices in resources.limits", report.world_size)
+        : report.world_size % manifest.devices == 0
+            ? fmt::format("{}={}", manifest.pods_key, report.world_size / manifest.devices)
+            : fmt::format("a script that starts {}", devices);
     problem.source = "a rank a device";
     problem.where = manifest.pods_where;
     report.problems.insert(report.problems.begin(), std::move(problem));

@@ -39,6 +39,8 @@ struct Proposal {
 struct MemoryVerdict {
   std::string chip;
   double capacity = 0;  // bytes a stage may use
+  double pool = 0;      // of those, the most that are not communication's; 0: no limit of its own
+  SourceLine pool_where;
   std::vector<StageMemoryPlan> stages;
   Fit fit = Fit::kFits;
 };

@@ -1,10 +1,13 @@
 // Settings of a proposal, as the program that the file is for writes them.
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
 #include <fmt/ranges.h>
 
+#include "base/units.h"
 #include "plan/check_proposal.h"
 
 namespace plait {
@@ -16,7 +19,7 @@ struct FlagName {
   const char* deepspeed;
   const char* mindformers;
 };
-constexpr std::array<FlagName, 16> kFlagNames = {{
+constexpr std::array<FlagName, 18> kFlagNames = {{
     {"dp", "data parallelism", "data parallelism", "parallel_config.data_parallel"},
     {"tp", "--tensor-model-parallel-size", "tensor_parallel.autotp_size",
      "parallel_config.model_parallel"},
@@ -38,6 +41,9 @@ constexpr std::array<FlagName, 16> kFlagNames = {{
     {"seq_len", "--seq-length", "sequence length", "model_config.seq_length"},
     {"stage_layers", "--num-layer-list", "partition", "model_config.offset"},
     {"offload", "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device", "swap"},
+    {"gradient_accumulation_steps", "accumulation", "gradient_accumulation_steps",
+     "runner_config.gradient_accumulation_steps"},
+    {"pool", "memory pool", "memory pool", "context.max_device_memory"},
     {"experts_per_token", "--moe-router-topk", "k", "moe_config.num_experts_chosen"},
 }};
 
@@ -129,6 +135,65 @@ void compare_stages(Changes& changes, const ReadJob& read, const TrainJob& after
   }
 }
 
+// "full", or the list of layers by stage as MindFormers has it: with virtual stages one list each.
+std::string recompute_text(const TrainJob& job) {
+  const std::vector<int64_t>& list = job.recompute_layers_of;
+  if (list.empty()) {
+    return recompute_name(job.layout.recompute);
+  }
+  const auto pp = static_cast<size_t>(job.layout.pp);
+  if (list.size() <= pp) {
+    return fmt::format("[{}]", fmt::join(list, ", "));
+  }
+  std::string text;
+  for (size_t begin = 0; begin < list.size(); begin += pp) {
+    const auto first = list.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = list.begin() + static_cast<std::ptrdiff_t>(std::min(begin + pp, list.size()));
+    text += fmt::format("{}[{}]", text.empty() ? "" : ", ", fmt::join(first, last, ", "));
+  }
+  return "[" + text + "]";
+}
+
+void compare_recompute(Changes& changes, const TrainJob& before, const TrainJob& after) {
+  if (before.layout.recompute == after.layout.recompute &&
+      before.recompute_layers == after.recompute_layers &&
+      before.recompute_layers_of == after.recompute_layers_of) {
+    return;
+  }
+  const bool megatron = before.stack == Stack::kMegatron || before.stack == Stack::kMindSpeed;
+  const bool full = after.layout.recompute == Recompute::kFull;
+  changes.add("recompute", recompute_text(before),
+              full && megatron ? "full --recompute-method uniform --recompute-num-layers 1"
+                               : recompute_text(after));
+}
+
+// MindFormers has no global batch: micro_batch_num makes it with stages, accumulation without.
+// False if neither can.
+bool compare_micro_batches(Changes& changes, const ReadJob& read, const TrainJob& after) {
+  const auto stated = [&](const char* key) {
+    const auto setting = read.settings.find(key);
+    const auto value =
+        setting == read.settings.end() ? std::nullopt : parse_integer(setting->second.value);
+    return std::max<int64_t>(value.value_or(1), 1);
+  };
+  const TrainJob& before = read.job;
+  const int64_t accumulation = stated("gradient_accumulation_steps");
+  const int64_t micro_batches = stated("global_batch_size");
+  const int64_t was = before.batch.num_microbatches(before.layout);
+  const int64_t now = after.batch.num_microbatches(after.layout);
+  const int64_t made = accumulation * (before.layout.pp > 1 ? micro_batches : 1);
+  const int64_t interleave = std::max<int64_t>(was / made, 1);
+  if (after.layout.pp > 1 && now % (interleave * accumulation) == 0) {
+    changes.compare("global_batch_size", micro_batches, now / (interleave * accumulation));
+    return true;
+  }
+  if (after.layout.pp == 1 && now % interleave == 0) {
+    changes.compare("gradient_accumulation_steps", accumulation, now / interleave);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int64_t layers_per_virtual_stage(const ReadJob& read) {
@@ -166,17 +231,12 @@ std::vector<ProposedChange> changed_settings(const ReadJob& read, const TrainJob
       changes.compare("zero", before.layout.zero, after.layout.zero);
     }
   }
-  if (before.layout.recompute != after.layout.recompute ||
-      before.recompute_layers != after.recompute_layers ||
-      before.recompute_layers_of != after.recompute_layers_of) {
-    const bool full = after.layout.recompute == Recompute::kFull;
-    changes.add("recompute", recompute_name(before.layout.recompute),
-                full && megatron ? "full --recompute-method uniform --recompute-num-layers 1"
-                                 : recompute_name(after.layout.recompute));
-  }
+  compare_recompute(changes, before, after);
   changes.compare("micro_batch_size", before.batch.micro_batch_size, after.batch.micro_batch_size);
-  changes.compare("global_batch_size", before.batch.global_batch_size,
-                  after.batch.global_batch_size);
+  if (before.stack != Stack::kMindFormers || !compare_micro_batches(changes, read, after)) {
+    changes.compare("global_batch_size", before.batch.global_batch_size,
+                    after.batch.global_batch_size);
+  }
   changes.compare("seq_len", before.batch.seq_len, after.batch.seq_len);
   compare_stages(changes, read, after);
   if (before.offload_optimizer != after.offload_optimizer) {
@@ -184,6 +244,10 @@ std::vector<ProposedChange> changed_settings(const ReadJob& read, const TrainJob
       return before.stack != Stack::kDeepSpeed ? on_off(on) : std::string(on ? "cpu" : "none");
     };
     changes.add("offload", device(before.offload_optimizer), device(after.offload_optimizer));
+  }
+  if (before.pool_bytes != after.pool_bytes) {
+    changes.add("pool", fmt::format("{:g}GB", before.pool_bytes / kGiB),
+                fmt::format("{:g}GB", after.pool_bytes / kGiB));
   }
   changes.compare("experts_per_token", before.model.moe.experts_per_token,
                   after.model.moe.experts_per_token);

@@ -12,6 +12,10 @@ int least_devices(const TrainJob& job, const Cluster& cluster, int from) {
   SearchRequest request;
   request.job = job;
   request.cluster = cluster;
+  if (job.pool_bytes > 0) {
+    Sourced& memory = request.cluster.chip.memory_bytes;
+    memory.value = std::min(memory.value, job.pool_bytes + cluster.chip.reserve_bytes.value);
+  }
   request.top = 1;
   request.threads = 1;
   const int per_server = cluster.devices_per_server;

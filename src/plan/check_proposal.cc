@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/divisors.h"
+#include "base/units.h"
 #include "plan/check_memory.h"
 
 namespace plait {
@@ -157,6 +158,16 @@ void Search::add_memory_edits() {
       return true;
     });
   }
+  if (job.pool_bytes > 0 && request_.cluster != nullptr) {
+    add("pool", {advised_pool_gib(request_.cluster->chip)}, [](TrainJob& j, int64_t gib) {
+      const double bytes = static_cast<double>(gib) * kGiB;
+      if (bytes <= j.pool_bytes) {
+        return false;
+      }
+      j.pool_bytes = bytes;
+      return true;
+    });
+  }
 }
 
 // An uneven split: first and last stage take what is left over.
@@ -236,6 +247,37 @@ void Search::make_groups() {
   add_repairs();
 }
 
+// Recomputation that is listed by virtual stage: the same layers recompute under the new split.
+// Without an old split that holds, all of them do.
+void fit_recompute_lists(const TrainJob& before, TrainJob& after) {
+  const auto stages_of = [](const TrainJob& job) {
+    return static_cast<size_t>(job.layout.num_virtual_stages());
+  };
+  const auto split = [](const TrainJob& job) {
+    return split_layers(job.layout, job.model.num_layers);
+  };
+  if (after.recompute_layers_of.empty() ||
+      (before.layout.pp == after.layout.pp && before.layout.vpp == after.layout.vpp)) {
+    return;
+  }
+  const std::vector<int64_t> listed = std::move(after.recompute_layers_of);
+  after.recompute_layers_of.clear();
+  if (!before.layout.stage_layers.empty() || listed.size() != stages_of(before) ||
+      before.model.num_layers % static_cast<int64_t>(listed.size()) != 0) {
+    return;
+  }
+  std::vector<bool> recomputes(static_cast<size_t>(before.model.num_layers));
+  const std::vector<LayerRange> old_ranges = split(before);
+  for (size_t v = 0; v < old_ranges.size(); ++v) {
+    const auto begin = recomputes.begin() + old_ranges[v].begin;
+    std::fill_n(begin, std::min(listed[v], old_ranges[v].end - old_ranges[v].begin), true);
+  }
+  for (const LayerRange& range : split(after)) {
+    after.recompute_layers_of.push_back(
+        std::count(recomputes.begin() + range.begin, recomputes.begin() + range.end, true));
+  }
+}
+
 // dp is what is left of the world.
 bool Search::finish(TrainJob& job) const {
   const int64_t others = static_cast<int64_t>(job.layout.tp) * job.layout.pp * job.layout.cp;
@@ -253,6 +295,7 @@ void Search::consider(TrainJob job) {
   if (++tried_ > kMaxTried || !finish(job) || !find_job_problems(job, world_).empty()) {
     return;
   }
+  fit_recompute_lists(read_.job, job);
   const size_t changes = changed_settings(read_, job).size() + (world_ == read_.world_size ? 0 : 1);
   if (changes > least_changes_) {
     return;

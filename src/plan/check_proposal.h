@@ -17,8 +17,9 @@ struct ProposalRequest {
 };
 
 // Tries up to four changed settings of tp, pp, cp, ep, micro batch, ZeRO, recomputation, sequence
-// parallelism, virtual stages and, where a rule asks for it, batch, length, split of the layers and
-// number of devices. Absent if none of them works. Deterministic.
+// parallelism, virtual stages, a limit of the memory pool and, where a rule asks for it, batch,
+// length, split of the layers and number of devices. Lists of recomputing layers follow the split.
+// Absent if none of them works. Deterministic.
 std::optional<Proposal> find_proposal(const ProposalRequest& request);
 
 // Settings in which `after` differs from what was read, as the file's program writes them.

@@ -30,8 +30,12 @@ std::string job_line(const CheckReport& report) {
 }
 
 std::string memory_text(const MemoryVerdict& memory) {
-  std::string text = fmt::format("\nmemory on {} ({:.1f} GiB usable): {}\n", memory.chip,
-                                 memory.capacity / kGiB, fit_name(memory.fit));
+  const std::string pool =
+      memory.pool > 0
+          ? fmt::format(", a pool of {:.1f} by {}", memory.pool / kGiB, memory.pool_where.text())
+          : "";
+  std::string text = fmt::format("\nmemory on {} ({:.1f} GiB usable{}): {}\n", memory.chip,
+                                 memory.capacity / kGiB, pool, fit_name(memory.fit));
   for (const StageMemoryPlan& stage : memory.stages) {
     text += fmt::format(
         "  stage {:>3}: {:7.2f} GiB ({:.2f} to {:.2f}): states {:.2f}, activations {:.2f}, logits "
@@ -97,10 +101,14 @@ Json memory_json(const MemoryVerdict& memory) {
                       {"peak_high", stage.peak.high},
                       {"fit", fit_name(stage.fit)}});
   }
-  return {{"chip", memory.chip},
-          {"capacity", memory.capacity},
-          {"fit", fit_name(memory.fit)},
-          {"stages", stages}};
+  Json json = {{"chip", memory.chip},
+               {"capacity", memory.capacity},
+               {"fit", fit_name(memory.fit)},
+               {"stages", stages}};
+  json["pool"] = memory.pool > 0
+                     ? Json({{"bytes", memory.pool}, {"where", place(memory.pool_where)}})
+                     : Json(nullptr);
+  return json;
 }
 
 Json proposal_json(const Proposal& proposal) {

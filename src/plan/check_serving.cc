@@ -1,11 +1,12 @@
 #include "plan/check_serving.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 #include <utility>
 
+#include "base/divisors.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "plan/readers/vllm.h"
@@ -44,6 +45,7 @@ class ServingChecker {
  private:
   void find_shape();
   void check_heads();
+  std::string degrees_for(int64_t shown, int64_t replicas) const;
   void check_visible_devices();
   void check_numbers();
   void check_length();
@@ -116,7 +118,7 @@ std::string catalogue_name(const std::string& name) {
 
 void ServingChecker::find_shape() {
   const std::string name = options_.read.model.empty() ? command_.model : options_.read.model;
-  const bool given = !options_.read.model.empty() || std::filesystem::exists(name);
+  const bool given = !options_.read.model.empty() || path_exists(name);
   const std::string best = given ? name : catalogue_name(name);
   report_.has_model = !best.empty();
   if (best.empty()) {
@@ -177,6 +179,27 @@ void ServingChecker::check_heads() {
   }
 }
 
+// The degrees that `shown` devices hold: replicas go first, then stages, tensor parallelism last.
+std::string ServingChecker::degrees_for(int64_t shown, int64_t replicas) const {
+  const int64_t tp = command_.tp <= shown ? command_.tp : divisors(command_.tp, shown).back();
+  const int64_t pp = std::min(command_.pp, shown / tp);
+  const int64_t dp = std::min(replicas, shown / (tp * pp));
+  const char* of_replicas = command_.flags.has("data-parallel-size-local")
+                                ? "data-parallel-size-local"
+                                : "data-parallel-size";
+  const std::pair<const char*, std::pair<int64_t, int64_t>> degrees[] = {
+      {"tensor-parallel-size", {command_.tp, tp}},
+      {"pipeline-parallel-size", {command_.pp, pp}},
+      {of_replicas, {replicas, dp}}};
+  std::string text;
+  for (const auto& [flag, values] : degrees) {
+    if (values.first != values.second) {
+      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", flag, values.second);
+    }
+  }
+  return text;
+}
+
 // One server shows its processes the devices of a list.
 void ServingChecker::check_visible_devices() {
   const FlagSet& flags = command_.flags;
@@ -202,8 +225,8 @@ void ServingChecker::check_visible_devices() {
     problem.value = list.substr(0, 60);
     problem.rule = fmt::format("shows {} device{}, but tp * pp * dp = {} are started here", shown,
                                shown == 1 ? "" : "s", needed);
-    problem.suggestion = fmt::format("{} devices in it, or --tensor-parallel-size {}", needed,
-                                     std::gcd(command_.tp, shown));
+    problem.suggestion =
+        fmt::format("{} devices in it, or {}", needed, degrees_for(shown, replicas));
     problem.source = "vLLM documentation, distributed serving";
     problem.where = {report_.origin, found->second.line};
     report_.problems.push_back(std::move(problem));

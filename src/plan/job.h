@@ -67,6 +67,9 @@ struct TrainJob {
   LoraConfig lora;
   int64_t bucket_bytes = 0;       // DeepSpeed: gradient buckets and weights gathered ahead
   int64_t comm_buffer_bytes = 0;  // per communicator and direction (HCCL_BUFFSIZE); 0: the default
+  // Most that the framework allocates, communication buffers apart (MindSpore's max_device_memory);
+  // 0: what the device has.
+  double pool_bytes = 0;
 
   int expert_tp() const { return etp > 0 ? etp : layout.tp; }
 };

@@ -70,6 +70,16 @@ TEST(Calibrate, MoreThreadsThanCoresAreRefused) {
   EXPECT_THROW(calibrate_machine(options), Error);
 }
 
+TEST(Calibrate, ABandwidthThatCouldNotBeToldIsSaidInWords) {
+  Cluster cluster = load_cluster("910b3");
+  cluster.chip.gemm_weight_bandwidth = {};
+  EXPECT_NE(calibration_text(cluster).find("weights too fast to tell\n"), std::string::npos)
+      << calibration_text(cluster);
+  cluster.chip.gemm_weight_bandwidth.value = 12.34e9;
+  EXPECT_NE(calibration_text(cluster).find("weights 12.3 GB/s\n"), std::string::npos)
+      << calibration_text(cluster);
+}
+
 TEST(Calibrate, EveryFigureOfACatalogueClusterSurvivesTheFile) {
   const Cluster cluster = load_cluster("910b3x4");
   const Cluster read = written_and_read(cluster);

@@ -346,6 +346,23 @@ TEST(Vllm, OneServerNeedsAsManyDevicesAsItShows) {
   }
 }
 
+TEST(Vllm, WhatTheShownDevicesHold) {
+  const auto suggestion = [](const std::string& ids, const std::string& flags) {
+    const CheckReport report =
+        check("export CUDA_VISIBLE_DEVICES=" + ids + "\nvllm serve m " + flags + "\n", "serve.sh");
+    const CheckProblem* problem = find(report, "CUDA_VISIBLE_DEVICES");
+    return problem == nullptr ? "none" : problem->suggestion;
+  };
+  EXPECT_EQ(suggestion("0,1,2,3", "-tp 8"), "8 devices in it, or --tensor-parallel-size 4");
+  EXPECT_EQ(suggestion("0,1,2,3,4,5", "-tp 8"), "8 devices in it, or --tensor-parallel-size 4");
+  EXPECT_EQ(suggestion("0,1,2,3", "-tp 4 -pp 2"), "8 devices in it, or --pipeline-parallel-size 1");
+  EXPECT_EQ(suggestion("0,1,2,3", "-tp 2 -dp 4"), "8 devices in it, or --data-parallel-size 2");
+  EXPECT_EQ(suggestion("0,1", "-tp 2 -pp 2 -dp 2"),
+            "8 devices in it, or --pipeline-parallel-size 1 --data-parallel-size 1");
+  EXPECT_EQ(suggestion("0,1", "-tp 2 -dp 8 --data-parallel-size-local 2"),
+            "4 devices in it, or --data-parallel-size-local 1");
+}
+
 TEST(Vllm, ServersOfKubernetes) {
   const std::string deployment = R"(apiVersion: apps/v1
 kind: Deployment

@@ -140,6 +140,7 @@ const std::vector<CatchSite>& catch_sites() {
       {"src/plan/readers/shell_nested.cc", "notes text of a nested shell that is no script"},
       {"src/plan/readers/trainer_flags.cc", "turns the YAML library's exceptions into Error"},
       {"src/plan/readers/mindformers.cc", "turns the YAML library's exceptions into Error"},
+      {"src/plan/readers/mindformers_base.cc", "turns the YAML library's exceptions into Error"},
       {"src/profile/read_profile.cc", "one file that cannot be read is a note, the others count"},
       {"src/serve/api_server.cc", "the request loop: what a client sends must not leave it"},
       {"src/serve/replica_link.cc",

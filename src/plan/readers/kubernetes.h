@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/readers/source_line.h"
 
@@ -22,11 +23,14 @@ struct Manifest {
   int64_t pods = 0;        // that run the script
   int64_t devices = 0;     // of one pod; 0: none are asked for
   SourceLine pods_where;
+  std::string pods_key = "replicas";  // where the file counts them: "parallelism", "size"
+  std::vector<Note> notes;            // which of several jobs was read
 };
 
-// Absent if no document of the text is a Kubernetes job or server. Errors: kCorruptData for text
-// that is no YAML, kInvalidArgument for a job without a container that runs a shell or a program,
-// naming file and line.
+// Of several jobs and servers the first that asks for devices, else the first whose command starts
+// ranks, else the first. Absent if no document of the text is a Kubernetes job or server. Errors:
+// kCorruptData for text that is no YAML, kInvalidArgument for a job without a container that runs a
+// shell or a program and for more pods, containers or text than jobs have, naming file and line.
 std::optional<Manifest> read_manifest(const std::string& text, const std::string& origin);
 
 }  // namespace plait

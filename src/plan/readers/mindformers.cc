@@ -1,12 +1,15 @@
 #include "plan/readers/mindformers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <yaml-cpp/yaml.h>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "plan/readers/mindformers_reader.h"
 #include "plan/readers/yaml_node.h"
 
@@ -14,12 +17,26 @@ namespace plait {
 namespace {
 
 constexpr const char* kMemoryDocs = "MindSpore documentation, max_device_memory";
-constexpr size_t kMostYamlBytes = 1 << 20;
+constexpr double kMostPoolGib = 1 << 20;
+
+// "58GB", "3.5GB" as MindSpore takes them (mindspore/context.py), where a GB is 2^30 bytes.
+std::optional<double> pool_gib(std::string_view text) {
+  if (!text.ends_with("GB")) {
+    return std::nullopt;
+  }
+  const std::string number(text.substr(0, text.size() - 2));
+  const bool plain = number.find_first_not_of("0123456789.") == std::string::npos &&
+                     std::count(number.begin(), number.end(), '.') <= 1;
+  const bool begins = !number.empty() && number.front() != '.' &&
+                      (number.front() != '0' || number.starts_with("0."));
+  const double value = plain && begins ? std::strtod(number.c_str(), nullptr) : 0;
+  return value > 0 && value <= kMostPoolGib ? std::optional(value) : std::nullopt;
+}
 
 }  // namespace
 
 SourceLine MindFormersReader::where(const YAML::Node& node) const {
-  return {out_.origin, node.Mark().is_null() ? 0 : node.Mark().line + 1};
+  return {file_of(node, out_.origin, bases_), node.Mark().is_null() ? 0 : node.Mark().line + 1};
 }
 
 bool MindFormersReader::flag(const YAML::Node& map, const char* key) {
@@ -128,6 +145,10 @@ void MindFormersReader::read_run(const YAML::Node& root) {
   interleave_ = size(root, "micro_batch_interleave_num", "top level").value_or(1);
   const int64_t accumulation =
       size(runner, "gradient_accumulation_steps", "runner_config").value_or(1);
+  if (runner.IsMap() && runner["gradient_accumulation_steps"]) {
+    mark("gradient_accumulation_steps", "runner_config.gradient_accumulation_steps",
+         runner["gradient_accumulation_steps"]);
+  }
   const int64_t stated = size(config, "micro_batch_num", "parallel_config").value_or(1);
   // Without stages the micro-batches of the pipeline do not exist.
   const int64_t micro_batches = out_.job.layout.pp > 1 ? stated : 1;
@@ -154,13 +175,21 @@ void MindFormersReader::read_run(const YAML::Node& root) {
 
 void MindFormersReader::read_memory_limit(const YAML::Node& root) {
   const YAML::Node context = yaml_child(root, "context");
-  const std::string limit = yaml_scalar(context, "max_device_memory");
-  if (limit.empty()) {
+  const YAML::Node limit = yaml_child(context, "max_device_memory");
+  if (limit.IsNull()) {
     return;
   }
-  const auto gigabytes = parse_integer(limit.substr(0, limit.find_first_not_of("0123456789")));
-  if (gigabytes && *gigabytes > 59 && *gigabytes <= 64) {
-    problem(Severity::kWarning, "context.max_device_memory", context["max_device_memory"],
+  constexpr const char* kName = "context.max_device_memory";
+  const auto gib = limit.IsScalar() ? pool_gib(limit.Scalar()) : std::nullopt;
+  if (!gib) {
+    problem(Severity::kError, kName, limit, "must be a number above 0 and GB behind it",
+            "max_device_memory: \"58GB\"", kMemoryDocs);
+    return;
+  }
+  out_.job.pool_bytes = *gib * kGiB;
+  mark("pool", kName, limit);
+  if (*gib > 59 && *gib <= 64) {
+    problem(Severity::kWarning, kName, limit,
             "leaves too little of a 64 GB device for what lies outside of the pool (collectives, "
             "context)",
             "max_device_memory: \"58GB\", or 54GB from about 1,000 cards", kMemoryDocs);
@@ -192,9 +221,9 @@ ReadJob MindFormersReader::read(const YAML::Node& root) {
   const std::string mode = yaml_scalar(root, "run_mode");
   if (!mode.empty() && mode != "train" && mode != "finetune" && mode != "train_with_eval") {
     throw_error(ErrorCode::kInvalidArgument,
-                "{}:{}: run_mode is '{}': only training is judged here; plait plan serve estimates "
+                "{}: run_mode is '{}': only training is judged here; plait plan serve estimates "
                 "serving",
-                out_.origin, root["run_mode"].Mark().line + 1, mode);
+                where(root["run_mode"]).text(), mode);
   }
   list_unknown_keys(root);
   read_parallel(root);
@@ -208,12 +237,10 @@ ReadJob MindFormersReader::read(const YAML::Node& root) {
 
 ReadJob read_mindformers(const std::string& text, const std::string& origin,
                          const ReadOptions& options) {
-  if (text.size() > kMostYamlBytes) {
-    throw_error(ErrorCode::kInvalidArgument, "{}: has {} bytes; configurations have at most {}",
-                origin, text.size(), kMostYamlBytes);
-  }
+  std::vector<std::string> bases;
+  const YAML::Node root = read_with_bases(text, origin, bases);
   try {
-    return MindFormersReader(origin, options).read(YAML::Load(text));
+    return MindFormersReader(origin, std::move(bases), options).read(root);
   } catch (const YAML::Exception& error) {
     throw_yaml_error(origin, error);
   }

@@ -7,9 +7,10 @@
 
 namespace plait {
 
-// Reads parallel_config, parallel, runner_config, recompute_config, moe_config and
-// model.model_config. Every key of these is used, known to be of no account, or listed. Errors:
-// kInvalidArgument or kCorruptData naming file and line.
+// Reads parallel_config, parallel, runner_config, recompute_config, moe_config,
+// context.max_device_memory and model.model_config (or model_config at the top), on top of the
+// files that base_config names. Every key of these is used, known to be of no account, or listed.
+// Errors: kInvalidArgument, kCorruptData, or kNotFound for a base, naming file and line.
 ReadJob read_mindformers(const std::string& text, const std::string& origin,
                          const ReadOptions& options);
 

@@ -105,7 +105,7 @@ void MindFormersReader::list_unknown_keys(const YAML::Node& root) {
   for (const Section& section : kSections) {
     list(yaml_child(root, section.name), section.name, section.keys, false);
   }
-  list(yaml_child(yaml_child(root, "model"), "model_config"), "model_config", kModelKeys, true);
+  list(model_section(root), "model_config", kModelKeys, true);
 }
 
 }  // namespace plait

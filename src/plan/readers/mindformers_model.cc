@@ -12,6 +12,11 @@
 
 namespace plait {
 
+YAML::Node MindFormersReader::model_section(const YAML::Node& root) {
+  const YAML::Node inner = yaml_child(yaml_child(root, "model"), "model_config");
+  return inner.IsMap() ? inner : yaml_child(root, "model_config");
+}
+
 // [3, 2, 0, 0], or a list of those for each chunk.
 std::vector<int64_t> MindFormersReader::recompute_lists(const YAML::Node& lists) {
   std::vector<int64_t> layers;
@@ -71,6 +76,13 @@ void MindFormersReader::read_shape(const YAML::Node& config) {
   model.family = ModelFamily::kCustom;
   take(model.num_layers, "num_layers", "num_layers");
   take(model.num_layers, "num_hidden_layers", "num_layers");
+  // Each layer is walked, for each proposal again.
+  constexpr int64_t kMostLayers = 4096;
+  if (model.num_layers > kMostLayers) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: model_config has {} layers, at most {} are possible",
+                out_.settings["num_layers"].where.text(), model.num_layers, kMostLayers);
+  }
   take(model.hidden_size, "hidden_size", "hidden_size");
   take(model.num_heads, "num_heads", "num_heads");
   take(model.num_heads, "num_attention_heads", "num_heads");
@@ -163,7 +175,7 @@ void MindFormersReader::read_offset(const YAML::Node& config) {
 // moe_config, or in newer files model_config with the names of HF's configurations.
 void MindFormersReader::read_moe(const YAML::Node& root) {
   const YAML::Node old = yaml_child(root, "moe_config");
-  const YAML::Node model = yaml_child(yaml_child(root, "model"), "model_config");
+  const YAML::Node model = model_section(root);
   const bool newer = model.IsMap() && model["n_routed_experts"];
   const YAML::Node config = newer ? model : old;
   const char* section = newer ? "model_config" : "moe_config";
@@ -189,10 +201,7 @@ void MindFormersReader::read_moe(const YAML::Node& root) {
 }
 
 void MindFormersReader::read_model(const YAML::Node& root) {
-  YAML::Node config = yaml_child(yaml_child(root, "model"), "model_config");
-  if (!config.IsMap()) {
-    config = yaml_child(root, "model_config");
-  }
+  const YAML::Node config = model_section(root);
   read_shape(config);
   ModelConfig& model = out_.job.model;
   out_.has_model = model.num_layers > 0 && model.hidden_size > 0 && model.num_heads > 0;

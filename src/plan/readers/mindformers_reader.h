@@ -19,9 +19,19 @@ inline constexpr const char* kMindFormersDocs =
     "MindFormers docs, configuration file (parallel_config)";
 inline constexpr int64_t kMostYamlValue = int64_t{1} << 31;
 
+// The tree of a run file on top of the files that its base_config names, relative to it; their
+// paths are added to `bases`. Errors: kNotFound for a base that is not there; kCorruptData,
+// kInvalidArgument; all name file and line.
+YAML::Node read_with_bases(const std::string& text, const std::string& origin,
+                           std::vector<std::string>& bases);
+// The file that a node of that tree stands in.
+const std::string& file_of(const YAML::Node& node, const std::string& origin,
+                           const std::vector<std::string>& bases);
+
 class MindFormersReader {
  public:
-  MindFormersReader(std::string origin, const ReadOptions& options) : options_(options) {
+  MindFormersReader(std::string origin, std::vector<std::string> bases, const ReadOptions& options)
+      : bases_(std::move(bases)), options_(options) {
     out_.origin = std::move(origin);
     out_.kind = "MindFormers configuration";
     out_.job.stack = Stack::kMindFormers;
@@ -31,6 +41,8 @@ class MindFormersReader {
   ReadJob read(const YAML::Node& root);
 
  private:
+  // model.model_config, or model_config at the top.
+  static YAML::Node model_section(const YAML::Node& root);
   void list_unknown_keys(const YAML::Node& root);
   void read_parallel(const YAML::Node& root);
   void read_run(const YAML::Node& root);
@@ -54,6 +66,7 @@ class MindFormersReader {
   void problem(Severity severity, const std::string& key, const YAML::Node& node, std::string rule,
                std::string suggestion, const char* source);
 
+  std::vector<std::string> bases_;  // files of base_config
   const ReadOptions& options_;
   ReadJob out_;
   int64_t interleave_ = 1;
