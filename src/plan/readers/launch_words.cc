@@ -24,12 +24,9 @@ bool asks_for_all(const std::string& text) {
   return text == "gpu" || text == "auto" || text == "cpu";
 }
 
-// Commands that start processes of a program, or are one.
-bool is_launcher(const std::string& name) {
-  static constexpr std::string_view kNames[] = {"torchrun",   "msrun",    "deepspeed",
-                                                "accelerate", "vllm",     "swift",
-                                                "plait",      "megatron", "llamafactory-cli"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+// Verbs of ms-swift.
+bool tunes(const std::string& verb) {
+  return verb == "sft" || verb == "pt" || verb == "rlhf";
 }
 
 // Options of launchers that take no value; all others take one.
@@ -54,6 +51,9 @@ class Reader {
   }
   int64_t count(size_t at, const std::string& option, const std::string& text);
   void forget_outer_counts();
+  bool starts_program(size_t at) const;
+  bool find_program(size_t first);
+  void find_image();
   void skip_wrappers();
   bool read_mpi();
   void read_options();
@@ -71,6 +71,7 @@ class Reader {
   bool only_looks_;
   bool has_bad_count_ = false;
   size_t at_ = 0;
+  size_t image_ = 0;  // the word of a container's image that serves; 0: none
   Launch launch_;
 };
 
@@ -115,15 +116,53 @@ int64_t Reader::count(size_t at, const std::string& option, const std::string& t
   return *value;
 }
 
-// nohup, env A=B, numactl, srun, mpirun and the like in front of the launcher.
+// True where a program or its launcher stands.
+bool Reader::starts_program(size_t at) const {
+  const std::string name = base_name(word(at));
+  const std::string& verb = word(at + 1);
+  const bool script = name.ends_with(".py") && word(at).find(':') == std::string::npos;
+  return is_python(name) || script || name == "torchrun" || name == "msrun" ||
+         name == "deepspeed" || (name == "accelerate" && verb == "launch") ||
+         (name == "vllm" && verb == "serve") || (name == "plait" && verb == "train") ||
+         (name == "llamafactory-cli" && verb == "train") ||
+         ((name == "swift" || name == "megatron") && tunes(verb));
+}
+
+// Goes on to the program that a wrapper runs; false, and no further, if there is none.
+bool Reader::find_program(size_t first) {
+  for (size_t at = first; at < words_.size(); ++at) {
+    if (starts_program(at)) {
+      at_ = at;
+      return true;
+    }
+  }
+  return false;
+}
+
+// "docker run ... vllm/vllm-openai:v0.9 --model M": the image's own program is the server.
+void Reader::find_image() {
+  for (size_t at = at_; at + 1 < words_.size() && word(at) != "--model"; ++at) {
+    const bool image = !word(at).starts_with("-") && word(at).find("vllm") != std::string::npos;
+    if (image && word(at + 1).starts_with("--")) {
+      image_ = at;
+    }
+  }
+}
+
+// nohup, env A=B, numactl, docker run, srun, mpirun and the like in front of the launcher.
 void Reader::skip_wrappers() {
   static constexpr std::string_view kBare[] = {"nohup", "exec", "sudo", "time", "command", "then"};
+  static constexpr std::string_view kContainers[] = {"docker",      "podman",    "nerdctl",
+                                                     "singularity", "apptainer", "kubectl"};
   static constexpr std::string_view kOptions[] = {"numactl", "taskset", "stdbuf", "nice",
                                                   "timeout", "setsid",  "nsys",   "ncu",
                                                   "uv",      "poetry",  "conda"};
+  const auto is_one_of = [](const auto& list, const std::string& name) {
+    return std::find(std::begin(list), std::end(list), name) != std::end(list);
+  };
   while (at_ < words_.size()) {
     const std::string name = base_name(word(at_));
-    if (std::find(std::begin(kBare), std::end(kBare), name) != std::end(kBare)) {
+    if (is_one_of(kBare, name)) {
       ++at_;
     } else if (name == "env") {
       ++at_;
@@ -140,13 +179,20 @@ void Reader::skip_wrappers() {
                        [](const ShellWord& one) { return one.text == "--"; }) -
           words_.begin());
       at_ = std::min(at_ + 1, words_.size());
-    } else if (std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions)) {
-      // Up to the program: the first python, launcher or script.
-      ++at_;
-      while (at_ < words_.size() && !is_python(word(at_)) && !is_launcher(base_name(word(at_)))) {
-        ++at_;
+    } else if (is_one_of(kOptions, name) || is_one_of(kContainers, name)) {
+      if (!find_program(at_ + 1)) {
+        find_image();
+        at_ = image_ > 0 ? image_ : words_.size();
+        return;
       }
-    } else if (!read_mpi()) {
+    } else if (read_mpi()) {
+      // "srun ./wrapper.sh train.py": what it does with its arguments is taken to be running them.
+      const bool wrapped = word(at_).ends_with(".sh") || word(at_ + 1).ends_with(".sh") ||
+                           (at_ < words_.size() && !words_[at_].known());
+      if (wrapped && !starts_program(at_)) {
+        find_program(at_);
+      }
+    } else {
       return;
     }
   }
@@ -337,18 +383,27 @@ std::optional<Launch> Reader::read() {
     read_options();
     return take_program();
   }
+  if (image_ > 0) {
+    launch_.kind = ProgramKind::kVllm;
+    launch_.program = "vllm serve";
+    ++at_;
+    take_arguments();
+    return launch_;
+  }
+  if (name.ends_with(".py") && !launch_.launcher.empty()) {
+    return take_program();
+  }
   const std::string& verb = word(at_ + 1);
-  const bool tunes = verb == "sft" || verb == "pt" || verb == "rlhf";
   if (name == "vllm" && verb == "serve") {
     return take_command(ProgramKind::kVllm);
   }
   if (name == "plait" && verb == "train") {
     return take_command(ProgramKind::kPlait);
   }
-  if (name == "megatron" && tunes) {
+  if (name == "megatron" && tunes(verb)) {
     return take_command(ProgramKind::kSwift);
   }
-  if ((name == "swift" && tunes) || (name == "llamafactory-cli" && verb == "train")) {
+  if ((name == "swift" && tunes(verb)) || (name == "llamafactory-cli" && verb == "train")) {
     launch_.launcher = name;
     return take_command(ProgramKind::kPython);
   }

@@ -143,12 +143,13 @@ ShellStatus ShellRunner::run_and_or(const ShellNode& node) {
 
 ShellStatus ShellRunner::run_condition(const ShellNode& list) {
   const bool outer = std::exchange(in_condition_, true);
+  state_.forget_undecided();
   const ShellStatus status = run_node(list);
   in_condition_ = outer;
   return status;
 }
 
-void ShellRunner::run_undecided(const ShellNode& body, const Note& branch) {
+void ShellRunner::run_undecided(const ShellNode& body, const ShellBranch& branch) {
   std::map<std::string, ShellVariable> before = copy_variables(body.line);
   ++undecided_;
   const bool outer = std::exchange(in_condition_, false);
@@ -209,7 +210,7 @@ void ShellRunner::run_loop(const ShellNode& node) {
         "{} takes several values in a loop; choose one with --set {}=VALUE", name, name);
     state_.assign(name, {state_.make_unknown("$" + name, {reason, node.line, false})});
   }
-  run_undecided(*node.children[0], branch(node, "a for loop"));
+  run_undecided(*node.children[0], {"a for loop", node.line, ""});
 }
 
 void ShellRunner::run_case(const ShellNode& node) {

@@ -349,6 +349,7 @@ class Test {
     if (text.known()) {
       return text.chars;
     }
+    state_.set_undecided(text);
     return state_.only_outside(text) ? std::optional(std::string()) : std::nullopt;
   }
 

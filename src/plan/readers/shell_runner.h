@@ -39,7 +39,7 @@ class ShellRunner {
   void run_if(const ShellNode& node);
   void run_loop(const ShellNode& node);
   void run_case(const ShellNode& node);
-  void run_undecided(const ShellNode& body, const Note& branch);
+  void run_undecided(const ShellNode& body, const ShellBranch& branch);
   ShellStatus run_simple(const ShellNode& node);
   ShellStatus run_command(std::vector<ShellText> words, ShellCommand command);
   std::optional<ShellStatus> run_builtin(const std::vector<ShellText>& words, int line);
@@ -57,8 +57,9 @@ class ShellRunner {
   void keep_heredocs(const ShellNode& node);
   std::map<std::string, ShellWord> exported() const;
   ShellScript finish();
-  Note branch(const ShellNode& node, const std::string& what) const {
-    return {what, {state_.origin(), node.line}};
+  // Decided by a test: the last one that was read.
+  ShellBranch branch(const ShellNode& node, const std::string& what) const {
+    return {what, node.line, state_.undecided_reason()};
   }
 
   ShellState state_;

@@ -56,15 +56,16 @@ void ShellState::mark_exported(const std::string& name) {
   }
 }
 
-void ShellState::restore(std::map<std::string, ShellVariable> before, const Note& branch) {
+void ShellState::restore(std::map<std::string, ShellVariable> before, const ShellBranch& branch) {
+  const std::string decides =
+      fmt::format("line {} decides ({}){}", branch.line, branch.what,
+                  branch.reason.empty() ? "" : ", which it does not here: " + branch.reason);
   std::vector<std::string> kept;
   for (auto& [name, variable] : variables_) {
     const auto earlier = before.find(name);
     if (earlier == before.end()) {
-      ShellText text =
-          make_unknown("$" + name, {fmt::format("{} is set only where line {} decides ({})", name,
-                                                branch.where.line, branch.text),
-                                    branch.where.line, false});
+      ShellText text = make_unknown(
+          "$" + name, {fmt::format("{} is set only where {}", name, decides), branch.line, false});
       before[name] = {.items = {std::move(text)}, .exported = variable.exported};
       continue;
     }
@@ -78,10 +79,8 @@ void ShellState::restore(std::map<std::string, ShellVariable> before, const Note
     const bool was_empty = then.size() == 1 && then[0].chars.empty();
     if (changed && was_empty) {
       // Emptied first, to be filled from arguments.
-      ShellText text =
-          make_unknown("$" + name, {fmt::format("{} is empty before line {} decides ({})", name,
-                                                branch.where.line, branch.text),
-                                    branch.where.line, true});
+      ShellText text = make_unknown(
+          "$" + name, {fmt::format("{} is empty before {}", name, decides), branch.line, true});
       earlier->second.items = {std::move(text)};
     } else if (changed) {
       kept.push_back(name);
@@ -91,8 +90,14 @@ void ShellState::restore(std::map<std::string, ShellVariable> before, const Note
   if (!kept.empty()) {
     note(assumptions,
          fmt::format("{} is not decided: what it would change keeps its earlier value ({})",
-                     branch.text, fmt::join(kept, ", ")),
-         branch.where.line);
+                     branch.what, fmt::join(kept, ", ")),
+         branch.line);
+  }
+}
+
+void ShellState::set_undecided(const ShellText& text) {
+  if (const ShellUnknown* first = first_unknown(text)) {
+    undecided_reason_ = first->reason;
   }
 }
 

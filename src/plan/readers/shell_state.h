@@ -38,6 +38,13 @@ struct ShellVariable {
   int line = 0;  // of its last assignment
 };
 
+// A part of the script that may not run.
+struct ShellBranch {
+  std::string what;  // "if", "a for loop"
+  int line = 0;
+  std::string reason;  // why its condition is not known; empty: nothing says
+};
+
 struct ShellUnknown {
   std::string reason;
   int line = 0;
@@ -60,7 +67,7 @@ class ShellState {
     variables_ = std::move(variables);
   }
   // After a branch that may not run: what it changed keeps its value in `before`, or is unknown.
-  void restore(std::map<std::string, ShellVariable> before, const Note& branch);
+  void restore(std::map<std::string, ShellVariable> before, const ShellBranch& branch);
 
   // A part whose value is not known, shown as `shown`.
   ShellText make_unknown(std::string_view shown, ShellUnknown unknown);
@@ -72,6 +79,11 @@ class ShellState {
   // True if all of a non-empty text is unknown because it is set outside of the script.
   bool only_outside(const ShellText& text) const;
   ShellWord to_word(const ShellText& text) const;
+
+  // Why the last test could not be decided.
+  void set_undecided(const ShellText& text);
+  void forget_undecided() { undecided_reason_.clear(); }
+  const std::string& undecided_reason() const { return undecided_reason_; }
 
   // Arguments of the script, or of the function that is being read.
   std::optional<ShellText> argument(int index) const;
@@ -96,6 +108,7 @@ class ShellState {
   std::vector<ShellText> given_;
   std::vector<ShellUnknown> unknowns_;
   std::set<std::string> noted_;
+  std::string undecided_reason_;
   size_t characters_ = 0;
   int64_t steps_ = 0;
 };
