@@ -1,7 +1,7 @@
 #include "plan/check.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -10,6 +10,7 @@
 #include "plan/check_proposal.h"
 #include "plan/check_serving.h"
 #include "plan/environment_rules.h"
+#include "plan/launch_rules.h"
 #include "plan/readers/deepspeed.h"
 #include "plan/readers/kubernetes.h"
 #include "plan/readers/launch.h"
@@ -17,7 +18,6 @@
 #include "plan/readers/mindformers.h"
 #include "plan/readers/plait_run.h"
 #include "plan/readers/trainer.h"
-#include "plan/readers/trainer_flags.h"
 
 namespace plait {
 namespace {
@@ -118,10 +118,16 @@ std::string mindformers_config(const Launch& launch, const std::string& origin) 
   return "";
 }
 
+void add_problems(std::vector<CheckProblem>& problems, std::vector<CheckProblem> more) {
+  problems.insert(problems.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
+}
+
 CheckReport check_launch(const Launch& launch, const std::string& origin,
                          const CheckOptions& options, const ShellScript* script) {
   if (launch.kind == ProgramKind::kVllm) {
     CheckReport report = check_serving(launch, origin, options);
+    add_problems(report.problems, check_launched(launch, origin, 0, 0));
     sort_problems(report.problems);
     return report;
   }
@@ -135,6 +141,7 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
     ReadJob read =
         read_mindformers(inside == nullptr ? read_file(path) : inside->text, path, given);
     read.environment = launch.environment;
+    add_problems(read.problems, check_launched(launch, origin, launch.per_server, launch.servers));
     return check_read_job(std::move(read), options);
   }
   ReadJob read = script != nullptr && is_trainer_launch(launch, origin)
@@ -147,6 +154,10 @@ CheckReport check_launch(const Launch& launch, const std::string& origin,
     read.assumptions.insert(read.assumptions.end(), script->assumptions.begin(),
                             script->assumptions.end());
   }
+  const bool by_config = read.per_server > 0;
+  add_problems(read.problems,
+               check_launched(launch, origin, by_config ? read.per_server : launch.per_server,
+                              by_config ? read.servers : launch.servers));
   return check_read_job(std::move(read), options);
 }
 
@@ -247,11 +258,10 @@ CheckReport check_text(const std::string& text, const std::string& origin,
     if (const std::optional<Manifest> manifest = read_manifest(text, origin)) {
       return check_manifest(*manifest, origin, options);
     }
-    if (is_trainer_yaml(text)) {
+    if (const auto launch = trainer_launch(text, origin, options.read.devices)) {
       ShellScript script;
       script.origin = origin;
-      return check_launch(trainer_launch(text, origin, options.read.devices), origin, options,
-                          &script);
+      return check_launch(*launch, origin, options, &script);
     }
     return check_read_job(read_mindformers(text, origin, options.read), options);
   }

@@ -191,5 +191,44 @@ TEST(Kubernetes, ListsMadeOfAliasesAreBounded) {
             std::string::npos);
 }
 
+TEST(Kubernetes, TheOperatorTellsThePodsHowManyTheyAre) {
+  const std::string text = R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  nprocPerNode: "8"
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              command: [bash, -c, "torchrun --nnodes $PET_NNODES --nproc_per_node $PET_NPROC_PER_NODE pretrain_gpt.py"]
+              resources: {limits: {nvidia.com/gpu: 8}}
+    Worker:
+      replicas: 3
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              resources: {limits: {nvidia.com/gpu: 8}}
+)";
+  const auto manifest = read_manifest(text, "job.yaml");
+  ASSERT_TRUE(manifest);
+  EXPECT_EQ(manifest->environment.at("PET_NNODES"), "4");
+  EXPECT_EQ(manifest->environment.at("PET_NPROC_PER_NODE"), "8");
+  EXPECT_EQ(manifest->environment.at("WORLD_SIZE"), "32");
+}
+
+TEST(Kubernetes, AConfigMapAloneIsItsScript) {
+  const std::string text =
+      "apiVersion: v1\nkind: ConfigMap\ndata:\n  notes.txt: hello\n  train.sh: |\n"
+      "    torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 4\n";
+  const auto manifest = read_manifest(text, "map.yaml");
+  ASSERT_TRUE(manifest);
+  EXPECT_EQ(manifest->script_name, "train.sh");
+  EXPECT_FALSE(read_manifest("apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n", "map.yaml"));
+}
+
 }  // namespace
 }  // namespace plait

@@ -77,6 +77,29 @@ TEST(Launch, TheInnerLauncherCounts) {
       16);
 }
 
+TEST(Launch, ProgramsInContainersAndBehindWrapperScripts) {
+  EXPECT_EQ(launch_of("docker run --gpus all -v /data/vllm:/data img:1 torchrun --nproc_per_node 4 "
+                      "train.py\n")
+                .world_size(),
+            4);
+  EXPECT_EQ(
+      launch_of("srun -n 16 singularity exec -B /x img.sif ./launch.sh pretrain_gpt.py --a 1\n")
+          .program,
+      "pretrain_gpt.py");
+  EXPECT_EQ(launch_of("srun -n 16 ./wrapper.sh python -u train.py\n").world_size(), 16);
+  const Launch image = launch_of(
+      "sudo docker run -d --name vllm-x --gpus all vllm/vllm-openai:v0.9 --model /m "
+      "--tensor-parallel-size 4\n");
+  EXPECT_EQ(image.kind, ProgramKind::kVllm);
+  ASSERT_EQ(image.arguments.size(), 4U);
+  EXPECT_EQ(image.arguments[0].text, "--model");
+}
+
+TEST(Launch, WithoutCountsDeepSpeedTakesTheDevicesThatAreShown) {
+  EXPECT_EQ(launch_of("deepspeed train.py --deepspeed ds.json\n").world_size(), 8);
+  EXPECT_EQ(launch_of("export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed train.py\n").world_size(), 2);
+}
+
 TEST(Launch, WrappersEndAtTheLauncher) {
   EXPECT_EQ(launch_of("conda run -n ft llamafactory-cli train a.yaml\n").launcher,
             "llamafactory-cli");
@@ -159,6 +182,86 @@ TEST_F(LaunchFiles, AccelerateWithFsdp) {
               check("accelerate launch --config_file bad.yaml " + program);
             }).find("FSDP's strategy is 'HALF'"),
             std::string::npos);
+}
+
+TEST_F(LaunchFiles, AConfigurationOfAccelerateAlone) {
+  CheckOptions options;
+  const std::string yaml =
+      "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\n"
+      "deepspeed_config:\n  zero_stage: 3\n  ds.json: null\n";
+  write("zero3.yaml", yaml);
+  const CheckReport report = check_text(yaml, folder_ + "/zero3.yaml", options);
+  EXPECT_EQ(to_string(report.job.layout), "dp8.zero3");
+  ASSERT_EQ(report.unknown_flags.size(), 1U);
+  EXPECT_EQ(report.unknown_flags[0].text, "deepspeed_config.ds.json");
+  EXPECT_EQ(report.unknown_flags[0].where.line, 6);
+}
+
+TEST_F(LaunchFiles, ConfigurationsOfAnotherKind) {
+  write("ds.json", "{\"zero_optimization\": {\"stage\": 3}}");
+  EXPECT_NE(refusal_of([&] {
+              check("accelerate launch --config_file ds.json train.py\n");
+            }).find("--deepspeed_config_file"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              check_text("{\"architectures\": [\"A\"], \"model_type\": \"b\"}", "config.json", {});
+            }).find("configuration of a model"),
+            std::string::npos);
+  EXPECT_NE(refusal_of([&] {
+              check("x=1\naccelerate launch --config_file no.yaml train.py\n");
+            }).find("run.sh:2: accelerate's --config_file 'no.yaml' is not here"),
+            std::string::npos);
+}
+
+const CheckProblem* find_problem(const CheckReport& report, const std::string& key) {
+  for (const CheckProblem& problem : report.problems) {
+    if (problem.key == key) {
+      return &problem;
+    }
+  }
+  return nullptr;
+}
+
+TEST_F(LaunchFiles, EveryProcessNeedsADevice) {
+  write("fsdp.yaml", "distributed_type: FSDP\nnum_machines: 2\nnum_processes: 8\n");
+  const std::string launch =
+      "\naccelerate launch --config_file fsdp.yaml train.py --max_length 64\n";
+  const CheckReport report = check("export CUDA_VISIBLE_DEVICES=5,7" + launch);
+  const CheckProblem* problem = find_problem(report, "CUDA_VISIBLE_DEVICES");
+  ASSERT_NE(problem, nullptr);
+  EXPECT_NE(problem->rule.find("4 processes"), std::string::npos);
+  EXPECT_EQ(problem->where.line, 1);
+  EXPECT_EQ(
+      find_problem(check("export CUDA_VISIBLE_DEVICES=4,5,6,7" + launch), "CUDA_VISIBLE_DEVICES"),
+      nullptr);
+}
+
+TEST_F(LaunchFiles, SeveralServersNeedAnAddressToMeetAt) {
+  const std::string program =
+      " --nproc_per_node 8 train.py --per_device_train_batch_size 1 --max_length 64\n";
+  const CheckReport report =
+      check("ADDR=localhost\ntorchrun --nnodes 2 --master_addr $ADDR" + program);
+  const CheckProblem* problem = find_problem(report, "--master_addr");
+  ASSERT_NE(problem, nullptr);
+  EXPECT_EQ(problem->where.line, 1);
+  EXPECT_EQ(
+      find_problem(check("torchrun --nnodes 1 --master-addr=localhost" + program), "--master_addr"),
+      nullptr);
+  EXPECT_NE(find_problem(check("torchrun --nnodes 2 --rdzv-endpoint=127.0.0.1:29500" + program),
+                         "--rdzv_endpoint"),
+            nullptr);
+  EXPECT_EQ(
+      find_problem(check("torchrun --nnodes 2 --master_addr 10.0.0.1" + program), "--master_addr"),
+      nullptr);
+}
+
+TEST_F(LaunchFiles, AnOptionThatIsCutOff) {
+  const CheckReport report = check(
+      "torchrun --nproc_per_node 8 train.py --per_device_train_batch_size 1\n--max_length 64 \\\n"
+      "--bf16\n");
+  const CheckProblem* problem = find_problem(report, "--max_length");
+  ASSERT_NE(problem, nullptr);
+  EXPECT_EQ(problem->where.line, 2);
 }
 
 TEST_F(LaunchFiles, AccelerateWithDeepSpeed) {

@@ -195,6 +195,15 @@ TEST(Shell, QuotesWithinNestedText) {
   EXPECT_EQ(last("eval \"run --tp 4 # don't\nrun '$TP' x\"\n"), "run|$TP|x");
 }
 
+TEST(Shell, WhatABranchSetsSaysWhatItWaitsFor) {
+  const ShellScript script = read_script(
+      "if [[ $1 == big ]]; then TP=8; fi\nif [[ $(x) == 1 ]]; then "
+      "PP=$TP; fi\nrun --pp $PP\n");
+  EXPECT_NE(script.commands.back().words.back().unknown.find("command substitution"),
+            std::string::npos)
+      << script.commands.back().words.back().unknown;
+}
+
 TEST(Shell, LoopsOfArithmeticAreRead) {
   EXPECT_EQ(last("for ((i = 0; i < 4; i++)); do run --rank $i; done\n"), "run|--rank|$i");
 }
@@ -217,6 +226,8 @@ TEST(Shell, OptionsOfABatchHeader) {
   EXPECT_EQ(last("#SBATCH -N 2\ncat <<EOF > job\n#SBATCH -N 8\nEOF\nrun $SLURM_NNODES\n"), "run|2");
   EXPECT_FALSE(
       read_script("cd x\n#SBATCH -N 8\nrun $SLURM_NNODES\n").commands.back().words.back().known());
+  EXPECT_EQ(last("#SBATCH -N 2\nif [ -z $SLURM_JOB_ID ]; then sbatch $0; exit; fi\nrun ok\n"),
+            "run|ok");
   const ShellScript script = read_script("#!/bin/bash\n#SBATCH --nodes=4\nrun $SLURM_NNODES\n");
   EXPECT_EQ(script.commands.back().words.back().line, 2);
 }

@@ -1,6 +1,7 @@
 #include "plan/readers/accelerate.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "plan/readers/launch_words.h"
 #include "plan/readers/read_job.h"
@@ -30,6 +32,57 @@ constexpr Strategy kStrategies[] = {{"full_shard", "1", 3},
                                     {"hybrid_shard", "4", 3},
                                     {"hybrid_shard_zero2", "5", 2}};
 
+constexpr std::array<std::string_view, 34> kTopKeys = {"compute_environment",
+                                                       "debug",
+                                                       "distributed_type",
+                                                       "downcast_bf16",
+                                                       "dynamo_config",
+                                                       "dynamo_backend",
+                                                       "deepspeed_config",
+                                                       "fsdp_config",
+                                                       "fp8_config",
+                                                       "megatron_lm_config",
+                                                       "parallelism_config",
+                                                       "mpirun_config",
+                                                       "ipex_config",
+                                                       "enable_cpu_affinity",
+                                                       "gpu_ids",
+                                                       "machine_rank",
+                                                       "main_process_ip",
+                                                       "main_process_port",
+                                                       "main_training_function",
+                                                       "mixed_precision",
+                                                       "num_machines",
+                                                       "num_processes",
+                                                       "rdzv_backend",
+                                                       "same_network",
+                                                       "tpu_env",
+                                                       "tpu_name",
+                                                       "tpu_zone",
+                                                       "tpu_use_cluster",
+                                                       "tpu_use_sudo",
+                                                       "tpu_vm",
+                                                       "use_cpu",
+                                                       "command_file",
+                                                       "commands",
+                                                       "fp16"};
+
+constexpr std::array<std::string_view, 15> kDeepSpeedKeys = {"deepspeed_config_file",
+                                                             "deepspeed_hostfile",
+                                                             "deepspeed_exclusion_filter",
+                                                             "deepspeed_inclusion_filter",
+                                                             "deepspeed_multinode_launcher",
+                                                             "deepspeed_moe_layer_cls_names",
+                                                             "gradient_accumulation_steps",
+                                                             "gradient_clipping",
+                                                             "offload_optimizer_device",
+                                                             "offload_optimizer_nvme_path",
+                                                             "offload_param_device",
+                                                             "offload_param_nvme_path",
+                                                             "zero3_init_flag",
+                                                             "zero3_save_16bit_model",
+                                                             "zero_stage"};
+
 bool is_true(const std::string& value) {
   const std::string text = lower(value);
   return text == "true" || text == "1" || text == "yes";
@@ -47,6 +100,7 @@ class AccelerateReader {
       load(file->word.text);
     }
     out_.num_processes = number("num_processes", root_, "num_processes");
+    out_.num_machines = std::max<int64_t>(number("num_machines", root_, "num_machines"), 1);
     out_.precision = lower(value("mixed_precision", root_, "mixed_precision"));
     const std::string type = lower(yaml_scalar(root_, "distributed_type"));
     if (options_.is_on("use_deepspeed") || type == "deepspeed") {
@@ -69,6 +123,10 @@ class AccelerateReader {
   void load(const std::string& name) {
     const ShellWord* inside = find_file(script_, name);
     const std::string path = inside == nullptr ? find_beside(name, script_.origin) : name;
+    if (inside == nullptr && !path_exists(path)) {
+      throw_error(ErrorCode::kNotFound, "{}: accelerate's --config_file '{}' is not here",
+                  out_.where.text(), shortened(name, 200));
+    }
     const std::string text = inside == nullptr ? read_file(path) : inside->text;
     try {
       const std::vector<YAML::Node> documents = yaml_documents(text);
@@ -77,6 +135,34 @@ class AccelerateReader {
       throw_yaml_error(path, error);
     }
     out_.where = {path, 0};
+    if (yaml_child(root_, "zero_optimization").IsMap() ||
+        !yaml_scalar(root_, "train_batch_size").empty()) {
+      throw_error(ErrorCode::kInvalidArgument,
+                  "{}: is a DeepSpeed configuration, which accelerate does not take as "
+                  "--config_file: give it with --use_deepspeed --deepspeed_config_file",
+                  path);
+    }
+    list_unknown(root_, "", kTopKeys);
+    list_unknown(yaml_child(root_, "deepspeed_config"), "deepspeed_config.", kDeepSpeedKeys);
+  }
+
+  template <size_t N>
+  void list_unknown(const YAML::Node& map, const std::string& prefix,
+                    const std::array<std::string_view, N>& keys) {
+    constexpr size_t kMostUnknown = 100;
+    const std::vector<std::string> known(keys.begin(), keys.end());
+    if (!map.IsMap()) {
+      return;
+    }
+    for (const auto& entry : map) {
+      const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "(no name)";
+      if (std::find(known.begin(), known.end(), key) == known.end() &&
+          out_.unknown_keys.size() < kMostUnknown) {
+        out_.unknown_keys.push_back({prefix + shortened(key, 80),
+                                     nearest_name(key, known),
+                                     {out_.where.file, entry.first.Mark().line + 1}});
+      }
+    }
   }
 
   // The launcher's option, else the file's key.

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "plan/readers/flag_set.h"
 #include "plan/readers/launch.h"
 
 namespace plait {
 
 struct AccelerateConfig {
-  int64_t num_processes = 0;   // of all machines; 0: not told
+  int64_t num_processes = 0;  // of all machines; 0: not told
+  int64_t num_machines = 1;
   std::string precision;       // "bf16", "fp16", "no"; empty: not told
   std::string deepspeed_file;  // a DeepSpeed configuration; its numbers beat the ones below
   int zero = 0;                // FSDP's FULL_SHARD is stage 3, SHARD_GRAD_OP stage 2
@@ -22,6 +24,7 @@ struct AccelerateConfig {
   std::string strategy;      // "FSDP FULL_SHARD", "DeepSpeed ZeRO-2", "DDP"
   SourceLine where;
   std::vector<Note> notes;
+  std::vector<UnknownFlag> unknown_keys;
 };
 
 // Of a launch by accelerate. Errors: kNotFound for a file that is not there, kCorruptData for text

@@ -349,6 +349,12 @@ void DeepSpeedReader::read_config() {
     throw_error(ErrorCode::kInvalidArgument, "{}: a DeepSpeed configuration is a JSON object",
                 out_.origin);
   }
+  if (root.contains("architectures") && root.contains("model_type")) {
+    throw_error(ErrorCode::kInvalidArgument,
+                "{}: is the configuration of a model, not of a launch: give it as --model with the "
+                "file that starts the training",
+                out_.origin);
+  }
   list_unknown(root, "", std::begin(kTopKeys), std::end(kTopKeys), *this);
   read_batch(root);
   read_zero(root);

@@ -99,6 +99,8 @@ class ManifestReader {
   Rank rank_of(const YAML::Node& job);
   Note choice(const std::vector<YAML::Node>& jobs, size_t chosen, Rank rank) const;
   Manifest read_job(const YAML::Node& job);
+  void add_operator_variables(const YAML::Node& job, Manifest& found) const;
+  std::optional<Manifest> read_script_alone(const YAML::Node& config_map);
 
   std::string origin_;
   std::map<std::string, std::string> files_;
@@ -370,7 +372,43 @@ Manifest ManifestReader::read_job(const YAML::Node& job) {
   found.script = std::move(program.script);
   found.script_name = std::move(program.name);
   read_environment(runs, found);
+  add_operator_variables(job, found);
   return found;
+}
+
+// What Kubeflow's operator tells the pods of a PyTorchJob.
+void ManifestReader::add_operator_variables(const YAML::Node& job, Manifest& found) const {
+  if (found.kind != "PyTorchJob") {
+    return;
+  }
+  const auto ranks = parse_integer(yaml_scalar(yaml_child(job, "spec"), "nprocPerNode"));
+  const int64_t per_pod = ranks.value_or(found.devices);
+  found.environment.emplace("PET_NNODES", std::to_string(found.pods));
+  found.environment.emplace("WORLD_SIZE", std::to_string(found.pods * ranks.value_or(1)));
+  if (per_pod > 0) {
+    found.environment.emplace("PET_NPROC_PER_NODE", std::to_string(per_pod));
+  }
+}
+
+// A ConfigMap without the job that mounts it: its script.
+std::optional<Manifest> ManifestReader::read_script_alone(const YAML::Node& config_map) {
+  for (const auto& [name, text] : files_) {
+    if (!starts_ranks(text)) {
+      continue;
+    }
+    Manifest found;
+    found.kind = "ConfigMap";
+    found.pods_where = where(config_map);
+    found.script = text;
+    found.script_name = name;
+    found.notes.push_back({fmt::format("the job that runs {} is not in the file: its pods and "
+                                       "devices are not compared",
+                                       name),
+                           where(config_map)});
+    found.files = files_;
+    return found;
+  }
+  return std::nullopt;
 }
 
 std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& documents) {
@@ -383,7 +421,7 @@ std::optional<Manifest> ManifestReader::read(const std::vector<YAML::Node>& docu
     }
   }
   if (jobs.empty()) {
-    return std::nullopt;
+    return documents.empty() ? std::nullopt : read_script_alone(documents[0]);
   }
   size_t chosen = 0;
   Rank best = Rank::kPlain;

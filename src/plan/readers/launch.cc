@@ -25,22 +25,6 @@ int rank_of(const Launch& launch) {
   return launched ? kStarted : 1;
 }
 
-// LLaMA-Factory starts a process for each device that it sees.
-int64_t devices_of(Launch& launch) {
-  for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
-    const auto found = launch.environment.find(name);
-    if (found != launch.environment.end() && found->second.known() && !found->second.text.empty()) {
-      return std::count(found->second.text.begin(), found->second.text.end(), ',') + 1;
-    }
-  }
-  constexpr int64_t kAssumed = 8;
-  launch.notes.push_back(
-      {"NPROC_PER_NODE is not set: a process for each device of the server; 8 "
-       "are assumed",
-       launch.world_where});
-  return kAssumed;
-}
-
 // Processes that neither the launcher nor its options tell: variables of Slurm, ms-swift and
 // LLaMA-Factory, and flags of programs that Ray places.
 void read_environment(Launch& launch, const std::string& origin) {
@@ -84,13 +68,17 @@ void read_environment(Launch& launch, const std::string& origin) {
     launch.per_server = value("NPROC_PER_NODE");
     launch.servers = std::max<int64_t>(value("NNODES"), 1);
     if (launch.per_server == 0) {
-      launch.per_server = factory ? devices_of(launch) : 1;
+      launch.per_server = factory ? count_shown_devices(launch, origin, launch.notes) : 1;
     }
   }
 }
 
 void finish(Launch& launch, const std::string& origin) {
   read_environment(launch, origin);
+  if (launch.launcher == "deepspeed" && launch.per_server == 0 && launch.world == 0) {
+    launch.servers = std::max<int64_t>(launch.servers, 1);
+    launch.per_server = count_shown_devices(launch, origin, launch.notes);
+  }
   if (launch.servers == 0 && launch.per_server > 0) {
     launch.servers = 1;
   }
@@ -108,6 +96,16 @@ ShellCommand without_unknown_front(const ShellCommand& command) {
                                   [](const ShellWord& word) { return names_program(word); });
   rest.words.erase(rest.words.begin(), first);
   return rest;
+}
+
+// The next command if it begins with an option: "--tp 8" on a line of its own.
+std::optional<ShellWord> option_behind(const ShellScript& script, size_t command) {
+  if (command + 1 >= script.commands.size()) {
+    return std::nullopt;
+  }
+  const ShellWord& first = script.commands[command + 1].words.front();
+  const bool option = first.known() && first.text.size() > 2 && first.text.starts_with("--");
+  return option ? std::optional(first) : std::nullopt;
 }
 
 }  // namespace
@@ -129,14 +127,18 @@ std::optional<Launch> find_launch(const ShellScript& script) {
     chosen = command;
     return true;
   };
-  for (const ShellCommand& command : script.commands) {
-    consider(command, best, false);
+  std::optional<ShellWord> stray;
+  for (size_t i = 0; i < script.commands.size(); ++i) {
+    if (consider(script.commands[i], best, false)) {
+      stray = option_behind(script, i);
+    }
   }
   std::string holder;
   if (best < kStarted) {
     for (const auto& [name, command] : script.held_commands) {
       if (consider(command, best + 1, true)) {
         holder = name;
+        stray.reset();
       }
     }
   }
@@ -151,6 +153,7 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   for (const auto& [name, value] : chosen->environment) {
     launch.environment.emplace(name, value);
   }
+  launch.stray_option = stray;
   launch.joins_ray =
       std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& command) {
         return command.words.size() > 1 && command.words[0].text == "ray" &&
@@ -168,6 +171,22 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   }
   finish(launch, script.origin);
   return read;
+}
+
+int64_t count_shown_devices(const Launch& launch, const std::string& origin,
+                            std::vector<Note>& notes) {
+  for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
+    const auto found = launch.environment.find(name);
+    if (found != launch.environment.end() && found->second.known() && !found->second.text.empty()) {
+      return std::count(found->second.text.begin(), found->second.text.end(), ',') + 1;
+    }
+  }
+  constexpr int64_t kAssumed = 8;
+  notes.push_back({fmt::format("how many processes is not told: one for each device of a server, "
+                               "of which {} are assumed; give them with --devices N",
+                               kAssumed),
+                   {origin, launch.line}});
+  return kAssumed;
 }
 
 Launch plain_launch(const std::vector<std::string>& words) {

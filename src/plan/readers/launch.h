@@ -31,6 +31,8 @@ struct Launch {
   std::vector<ShellWord> launcher_arguments;  // of "accelerate launch" and the like
   std::map<std::string, ShellWord> environment;
   int line = 0;
+  // An option that begins a line of its own behind the command: the line before lacks its '\\'.
+  std::optional<ShellWord> stray_option;
   bool joins_ray = false;  // the script starts Ray: devices of other servers count
   std::vector<Note> notes;
 
@@ -40,6 +42,11 @@ struct Launch {
 // The last command that launches something plait can judge; absent if there is none. Errors:
 // kInvalidArgument if its number of processes is not known or absurd.
 std::optional<Launch> find_launch(const ShellScript& script);
+
+// Devices of a server as the program sees them: those that *_VISIBLE_DEVICES lists, or 8 and a
+// note.
+int64_t count_shown_devices(const Launch& launch, const std::string& origin,
+                            std::vector<Note>& notes);
 
 // Plain arguments: flags without a launcher, or a whole command line.
 Launch plain_launch(const std::vector<std::string>& words);

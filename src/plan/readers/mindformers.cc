@@ -211,8 +211,10 @@ void MindFormersReader::settle_world() {
 }
 
 ReadJob MindFormersReader::read(const YAML::Node& root) {
-  if (!root.IsMap() || (!root["parallel_config"] && !root["model"] && !root["model_config"] &&
-                        !root["runner_config"])) {
+  const YAML::Node model = yaml_child(root, "model");
+  if (!root.IsMap() ||
+      (!root["parallel_config"] && !root["parallel"] && !root["model_config"] &&
+       !root["runner_config"] && !(model.IsMap() && (model["model_config"] || model["arch"])))) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: is no MindFormers configuration (none of parallel_config, runner_config, "
                 "model)",

@@ -41,6 +41,8 @@ struct ReadJob {
   std::vector<CheckProblem> problems;  // contradictions that the job no longer shows
   std::map<std::string, ShellWord> environment;
   std::map<std::string, ShellWord> not_exported;  // variables of the script
+  // Processes of a server, and servers, where a configuration tells them; 0: the launcher does.
+  int64_t per_server = 0, servers = 0;
   std::string origin;
 };
 

@@ -21,7 +21,16 @@ ShellScript ShellRunner::run(std::string_view text) {
 }
 
 void ShellRunner::set_batch_variables(std::string_view text) {
-  for (const BatchVariable& variable : read_batch_header(text)) {
+  const std::vector<BatchVariable> variables = read_batch_header(text);
+  if (!variables.empty()) {
+    // Scripts that ask whether they are in a job: this one is.
+    for (const std::string name : {"SLURM_JOB_ID", "SLURM_JOBID"}) {
+      state_.assign(name, {state_.make_unknown(
+                              "$" + name, {name + " is known only when the job runs", 0, false})});
+      state_.mark_exported(name);
+    }
+  }
+  for (const BatchVariable& variable : variables) {
     if (!state_.is_pinned(variable.name)) {
       const std::string value = std::to_string(variable.value);
       state_.assign(variable.name, {known_text(value, variable.line)}, variable.line);

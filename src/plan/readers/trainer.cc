@@ -109,7 +109,7 @@ std::string zero_config(int stage, bool offload_optimizer, bool offload_paramete
 // "ds_z3_offload_config.json" of LLaMA-Factory, "zero2" of ms-swift. Empty for other names.
 std::string published_config(const std::string& name) {
   const std::string base = std::filesystem::path(name).filename().string();
-  for (const std::string_view prefix : {"ds_z", "zero"}) {
+  for (const std::string_view prefix : {"ds_z", "zero", "default-zero"}) {
     if (!base.starts_with(prefix) || base.size() <= prefix.size()) {
       continue;
     }
@@ -187,6 +187,7 @@ class TrainerReader {
 
   ReadJob read() {
     choose_config();
+    count_processes();
     DeepSpeedReader reader(config_.text, config_.origin, options_, config_.first_line);
     set_numbers(reader);
     ReadJob job = reader.read();
@@ -206,6 +207,10 @@ class TrainerReader {
     if (accelerate_) {
       job.assumptions.insert(job.assumptions.end(), accelerate_->notes.begin(),
                              accelerate_->notes.end());
+      job.unknown_flags.insert(job.unknown_flags.end(), accelerate_->unknown_keys.begin(),
+                               accelerate_->unknown_keys.end());
+      job.servers = accelerate_->num_machines;
+      job.per_server = world_ / accelerate_->num_machines;
       if (accelerate_->recomputes) {
         job.job.layout.recompute = Recompute::kFull;
       }
@@ -237,9 +242,19 @@ class TrainerReader {
     }
   }
 
+  void count_processes() {
+    world_ = launch_.world_size();
+    if (world_ > 0 || !is_accelerate(launch_)) {
+      return;
+    }
+    world_ = accelerate_->num_processes;
+    if (world_ == 0 && options_.devices == 0) {
+      world_ = accelerate_->num_machines * count_shown_devices(launch_, script_.origin, unread_);
+    }
+  }
+
   void set_numbers(DeepSpeedReader& reader) const {
-    const bool told = launch_.world_size() > 0 || !accelerate_;
-    reader.set_launched(told ? launch_.world_size() : accelerate_->num_processes);
+    reader.set_launched(world_);
     reader.set_sequence(
         flags_.find_size({"cutoff_len", "model_max_length", "max_seq_length", "max_seq_len",
                           "max_length", "max_len", "seq_length", "block_size"}));
@@ -280,6 +295,7 @@ class TrainerReader {
   const Launch& launch_;
   const ShellScript& script_;
   const ReadOptions& options_;
+  int64_t world_ = 0;
   std::vector<Note> unread_;
   TrainerFlags flags_;
   ConfigText config_;
@@ -308,12 +324,22 @@ ReadJob read_trainer_launch(const Launch& launch, const ShellScript& script,
   return TrainerReader(launch, script, options).read();
 }
 
-Launch trainer_launch(const std::string& text, const std::string& origin, int devices) {
+std::optional<Launch> trainer_launch(const std::string& text, const std::string& origin,
+                                     int devices) {
+  const TrainerYaml kind = trainer_yaml_kind(text);
+  if (kind == TrainerYaml::kNone) {
+    return std::nullopt;
+  }
   Launch launch;
-  launch.launcher = "llamafactory-cli";
-  launch.program = "llamafactory-cli train";
-  launch.arguments = yaml_flags(text, origin);
   launch.world = devices;
+  if (kind == TrainerYaml::kAccelerate) {
+    launch.launcher = "accelerate";
+    launch.launcher_arguments = {{.text = "--config_file=" + origin, .line = 0, .unknown = {}}};
+    return launch;
+  }
+  launch.launcher = kind == TrainerYaml::kLlamaFactory ? "llamafactory-cli" : "";
+  launch.program = origin;
+  launch.arguments = yaml_flags(text, origin);
   return launch;
 }
 

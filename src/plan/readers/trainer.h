@@ -2,6 +2,7 @@
 // DeepSpeed configuration, by accelerate, with FSDP, or with data parallelism alone.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "plan/readers/launch.h"
@@ -17,7 +18,8 @@ bool is_trainer_launch(const Launch& launch, const std::string& origin);
 ReadJob read_trainer_launch(const Launch& launch, const ShellScript& script,
                             const ReadOptions& options);
 
-// The launch that a YAML file of LLaMA-Factory is for, on `devices` devices.
-Launch trainer_launch(const std::string& text, const std::string& origin, int devices);
+// The launch that a YAML file is for, on `devices` devices; absent if it is none of a trainer.
+std::optional<Launch> trainer_launch(const std::string& text, const std::string& origin,
+                                     int devices);
 
 }  // namespace plait

@@ -112,12 +112,18 @@ std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& or
   return flags;
 }
 
-bool is_trainer_yaml(const std::string& text) {
+TrainerYaml trainer_yaml_kind(const std::string& text) {
   const auto has = [&](const std::string& key) {
     return text.starts_with(key + ":") || text.find("\n" + key + ":") != std::string::npos;
   };
-  return has("per_device_train_batch_size") ||
-         (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("template")));
+  if (has("model_name_or_path") && (has("finetuning_type") || has("stage") || has("template"))) {
+    return TrainerYaml::kLlamaFactory;
+  }
+  if (has("per_device_train_batch_size")) {
+    return TrainerYaml::kTrainer;
+  }
+  return has("compute_environment") || has("distributed_type") ? TrainerYaml::kAccelerate
+                                                               : TrainerYaml::kNone;
 }
 
 }  // namespace plait

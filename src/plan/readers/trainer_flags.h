@@ -47,7 +47,9 @@ class TrainerFlags {
 // The entries of a YAML map as "--key=value" words. Errors: kCorruptData naming `origin`.
 std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& origin);
 
-// True for a YAML text with the keys of a HF Trainer program.
-bool is_trainer_yaml(const std::string& text);
+// Kinds of YAML files by their keys: LLaMA-Factory's, those of another HF Trainer program, and
+// accelerate's.
+enum class TrainerYaml { kNone, kLlamaFactory, kTrainer, kAccelerate };
+TrainerYaml trainer_yaml_kind(const std::string& text);
 
 }  // namespace plait

@@ -1,0 +1,108 @@
+#include "plan/launch_rules.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace plait {
+namespace {
+
+constexpr std::string_view kAddressOptions[] = {"--master_addr", "--main_process_ip",
+                                                "--rdzv_endpoint"};
+
+struct Address {
+  std::string key;
+  std::string value;
+  SourceLine where;
+};
+
+// Where the servers meet: an option of the launcher, or MASTER_ADDR. Absent: not told, or not
+// known.
+std::optional<Address> find_address(const Launch& launch, const std::string& origin) {
+  const std::vector<ShellWord>& words = launch.launcher_arguments;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].text.find('=');
+    std::string option = words[i].text.substr(0, equals);
+    std::replace(option.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(2, option.size())),
+                 option.end(), '-', '_');
+    if (std::find(std::begin(kAddressOptions), std::end(kAddressOptions), option) ==
+        std::end(kAddressOptions)) {
+      continue;
+    }
+    const bool joined = equals != std::string::npos;
+    if (!joined && i + 1 >= words.size()) {
+      return std::nullopt;
+    }
+    const ShellWord& word = joined ? words[i] : words[i + 1];
+    return word.known() ? std::optional<Address>({option,
+                                                  joined ? word.text.substr(equals + 1) : word.text,
+                                                  {origin, word.line}})
+                        : std::nullopt;
+  }
+  const auto variable = launch.environment.find("MASTER_ADDR");
+  return variable != launch.environment.end() && variable->second.known()
+             ? std::optional<Address>(
+                   {"MASTER_ADDR", variable->second.text, {origin, variable->second.line}})
+             : std::nullopt;
+}
+
+bool is_this_host(const std::string& address) {
+  return address == "localhost" || address.starts_with("localhost:") ||
+         address.starts_with("127.") || address == "::1" || address.starts_with("[::1]");
+}
+
+}  // namespace
+
+std::vector<CheckProblem> check_launched(const Launch& launch, const std::string& origin,
+                                         int64_t per_server, int64_t servers) {
+  std::vector<CheckProblem> problems;
+  const auto add = [&](std::string key, const std::string& value, std::string rule,
+                       std::string suggestion, const char* source, SourceLine where) {
+    CheckProblem problem;
+    problem.key = std::move(key);
+    problem.value = shortened(value, 80);
+    problem.rule = std::move(rule);
+    problem.suggestion = std::move(suggestion);
+    problem.source = source;
+    problem.where = std::move(where);
+    problems.push_back(std::move(problem));
+  };
+  for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
+    const auto found = launch.environment.find(name);
+    if (found == launch.environment.end() || !found->second.known() || found->second.text.empty()) {
+      continue;
+    }
+    const std::string& list = found->second.text;
+    const int64_t shown = std::count(list.begin(), list.end(), ',') + 1;
+    if (per_server > shown && launch.kind != ProgramKind::kVllm) {
+      add(name, list,
+          fmt::format("shows {} device{}, but {} processes are started on each server: the ranks "
+                      "from {} on have none",
+                      shown, shown == 1 ? "" : "s", per_server, shown),
+          fmt::format("{} devices in {}, or {} processes", per_server, name, shown),
+          "a rank a device", {origin, found->second.line});
+    }
+  }
+  if (const auto address = find_address(launch, origin);
+      address && servers > 1 && is_this_host(address->value)) {
+    add(address->key, address->value,
+        fmt::format("is each server's own address, but there are {} servers: they never meet",
+                    servers),
+        fmt::format("{} = the address of the first server", address->key),
+        "PyTorch documentation, torch.distributed.run", address->where);
+  }
+  if (launch.stray_option) {
+    add(launch.stray_option->text, "a command of its own",
+        "begins a line behind the command: the shell runs it by itself, and the command goes "
+        "without it and what follows",
+        "a '\\' at the end of the line before", "POSIX shell", {origin, launch.stray_option->line});
+  }
+  return problems;
+}
+
+}  // namespace plait
