@@ -79,47 +79,10 @@ void ServingChecker::add(Severity severity, const char* flag, std::string value,
   report_.problems.push_back(std::move(problem));
 }
 
-// The part of a name that tells the shape: without organisation or the folders of a hub's cache
-// ("models--Qwen--Qwen3-8B/snapshots/..."), and of what a variant was made from. Lower case.
-std::string shape_name(std::string name) {
-  while (name.size() > 1 && name.ends_with('/')) {
-    name.pop_back();
-  }
-  const size_t cached = name.find("models--");
-  if (cached != std::string::npos) {
-    name = name.substr(cached, name.find('/', cached) - cached);
-    name = name.substr(name.rfind("--") + 2);
-  }
-  const size_t slash = name.rfind('/');
-  name = slash == std::string::npos ? name : name.substr(slash + 1);
-  for (const std::string_view variant : {"Coder-", "Math-", "Meta-"}) {
-    const size_t at = name.find(variant);
-    if (at != std::string::npos) {
-      name.erase(at, variant.size());
-    }
-  }
-  name = lower(name);
-  const auto holds = [&](const char* word) { return name.find(word) != std::string::npos; };
-  // Distilled ones have the shape of their students.
-  return holds("deepseek-r1") && !holds("distill") && !holds("qwen") ? "deepseek-v3" : name;
-}
-
-// "Qwen3-8B-w8a8" has the shape of Qwen3-8B: the longest name of the catalogue that it begins with.
-std::string catalogue_name(const std::string& name) {
-  const std::string wanted = shape_name(name);
-  std::string best;
-  for (const std::string& one : model_names()) {
-    if (wanted.starts_with(lower(one)) && one.size() > best.size()) {
-      best = one;
-    }
-  }
-  return best;
-}
-
 void ServingChecker::find_shape() {
   const std::string name = options_.read.model.empty() ? command_.model : options_.read.model;
   const bool given = !options_.read.model.empty() || path_exists(name);
-  const std::string best = given ? name : catalogue_name(name);
+  const std::string best = given ? name : known_model(name);
   report_.has_model = !best.empty();
   if (best.empty()) {
     assume(

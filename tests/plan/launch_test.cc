@@ -308,6 +308,23 @@ TEST_F(LaunchFiles, AYamlThatIsNotHereIsTold) {
   EXPECT_NE(report.not_evaluated[0].text.find("gone.yaml is not here"), std::string::npos);
 }
 
+TEST_F(LaunchFiles, ModelsAreKnownByTheirShape) {
+  const auto model_of = [&](const std::string& name) {
+    return check(
+        "accelerate launch --num_processes 8 sft.py --max_length 64 --model_name_or_path " + name +
+        "\n");
+  };
+  EXPECT_EQ(model_of("Qwen/Qwen2.5-14B-Instruct").job.model.hidden_size, 5120);
+  EXPECT_EQ(model_of("meta-llama/Meta-Llama-3-8B-Instruct").job.model.vocab_size, 128256);
+  EXPECT_EQ(model_of("meta-llama/Llama-2-7b-hf").job.model.ffn_hidden_size, 11008);
+  EXPECT_EQ(model_of("/data/models/Qwen3-8B/").job.model.num_layers, 36);
+  for (const char* other : {"gpt2-medium", "Qwen2.5-VL-7B-Instruct", "my-model"}) {
+    const CheckReport report = model_of(other);
+    EXPECT_FALSE(report.has_model) << other;
+    EXPECT_TRUE(has_note(report, std::string("the shape of '") + other + "' is not known"));
+  }
+}
+
 TEST_F(LaunchFiles, FsdpOfTheTrainer) {
   const CheckReport report = check(
       "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen3-8B --bf16 True "

@@ -24,6 +24,7 @@ class DeepSpeedReader {
   // What a launch knows beside the configuration.
   void set_launched(int64_t world) { launched_ = world; }
   void set_model(std::string model) { model_ = std::move(model); }
+  void set_unknown_model(std::string name) { unknown_model_ = std::move(name); }
   void set_sequence(int64_t tokens) { seq_ = tokens; }
   void set_micro_batch(int64_t rows) { launch_micro_ = rows; }
   void set_accumulation(int64_t steps) { launch_steps_ = steps; }
@@ -59,7 +60,7 @@ class DeepSpeedReader {
   std::vector<std::string> autos_;
   int64_t launched_ = 0;
   int64_t launch_micro_ = 0, launch_steps_ = 0;
-  std::string model_;
+  std::string model_, unknown_model_;
   int64_t seq_ = 0;
   bool auto_buckets_ = false;
   double bucket_copies_ = 1;

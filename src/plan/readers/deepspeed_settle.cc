@@ -1,6 +1,7 @@
 // What a DeepSpeed configuration leaves open: devices, batch, model, buffers.
 #include <algorithm>
 
+#include "base/text.h"
 #include "plan/readers/deepspeed_reader.h"
 #include "spec/model_catalog.h"
 #include "spec/parameter_table.h"
@@ -106,7 +107,12 @@ void DeepSpeedReader::settle_model() {
   } else {
     out_.has_model = false;
     out_.assumptions.push_back(
-        {"the model is not in the file: memory is not judged; give it with --model",
+        {unknown_model_.empty()
+             ? "the model is not in the file: memory is not judged; give it with --model"
+             : fmt::format(
+                   "the shape of '{}' is not known here: memory is not judged; give it with "
+                   "--model",
+                   shortened(unknown_model_, 100)),
          {out_.origin, 0}});
     job.model.vocab_size = job.model.ffn_hidden_size = job.layout.tp;
     job.model.num_layers = 1;

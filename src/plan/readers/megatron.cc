@@ -62,9 +62,8 @@ MegatronReader::MegatronReader(const Launch& launch, const std::string& origin,
   out_.origin = origin;
   given_model_ = options.model;
   for (size_t i = 0; i + 1 < launch.arguments.size() && given_model_.empty(); ++i) {
-    if (launch.kind == ProgramKind::kSwift && launch.arguments[i].text == "--model" &&
-        is_known_model(launch.arguments[i + 1].text)) {
-      given_model_ = launch.arguments[i + 1].text;
+    if (launch.kind == ProgramKind::kSwift && launch.arguments[i].text == "--model") {
+      given_model_ = known_model(launch.arguments[i + 1].text);
     }
   }
 }

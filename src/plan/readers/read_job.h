@@ -59,7 +59,9 @@ struct ReadOptions {
 // scripts/train.sh from the repository's root). The name itself if it is nowhere.
 std::string find_beside(const std::string& name, const std::string& origin);
 
-// True for a path that is here, or a name that the model catalogue knows (see find_model).
-bool is_known_model(const std::string& name);
+// What find_model takes for a model that a file names: a path that is here, or the name in the
+// catalogue of a model of the same shape ("Qwen/Qwen3-8B-w8a8" has that of Qwen3-8B). Empty if there
+// is none.
+std::string known_model(const std::string& name);
 
 }  // namespace plait

@@ -267,8 +267,11 @@ class TrainerReader {
       if (!flag || !flag->word.known()) {
         continue;
       }
-      if (is_known_model(flag->word.text)) {
-        reader.set_model(flag->word.text);
+      const std::string known = known_model(flag->word.text);
+      if (known.empty()) {
+        reader.set_unknown_model(flag->word.text);
+      } else {
+        reader.set_model(known);
       }
       break;
     }
