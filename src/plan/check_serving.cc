@@ -48,6 +48,7 @@ class ServingChecker {
   std::string degrees_for(int64_t shown, int64_t replicas) const;
   void check_visible_devices();
   void check_numbers();
+  void check_blocks();
   void check_length();
   void check_memory();
   void add(Severity severity, const char* flag, std::string value, std::string rule,
@@ -222,6 +223,29 @@ void ServingChecker::check_numbers() {
         fmt::format("--max-num-batched-tokens {}", command_.max_model_len),
         "vLLM vllm/config/scheduler.py");
   }
+  check_blocks();
+}
+
+// The cache's blocks as they are set by hand, which one sequence must fit into.
+void ServingChecker::check_blocks() {
+  const auto blocks = command_.flags.integer("num-gpu-blocks-override");
+  const auto block_size = command_.flags.integer("block-size");
+  if (!blocks || (command_.ascend && !block_size)) {
+    return;
+  }
+  constexpr int64_t kBlockSize = 16;
+  constexpr int64_t kMostTokens = int64_t{1} << 30;
+  const int64_t tokens =
+      std::min(*blocks, kMostTokens) * std::min(block_size.value_or(kBlockSize), kMostTokens);
+  const int64_t needed = command_.max_model_len;
+  if (needed > tokens) {
+    add(Severity::kError, "num-gpu-blocks-override", std::to_string(*blocks),
+        fmt::format("{} blocks of {} tokens hold {} tokens, less than one sequence of "
+                    "--max-model-len = {}",
+                    *blocks, block_size.value_or(kBlockSize), tokens, needed),
+        fmt::format("--max-model-len {}, or leave --num-gpu-blocks-override out", tokens),
+        "vLLM vllm/v1/core/kv_cache_utils.py, check_enough_kv_cache_memory");
+  }
 }
 
 void ServingChecker::check_length() {
@@ -231,7 +255,10 @@ void ServingChecker::check_length() {
     length_ = most > 0 ? most : 4096;
     say(fmt::format("length: --max-model-len is not given: the model's {} tokens", length_));
   } else if (most > 0 && length_ > most) {
-    add(Severity::kError, "max-model-len", std::to_string(length_),
+    // vLLM takes it then, at the user's risk.
+    const auto allowed = environment_.find("VLLM_ALLOW_LONG_MAX_MODEL_LEN");
+    const bool may = allowed != environment_.end() && allowed->second.text == "1";
+    add(may ? Severity::kWarning : Severity::kError, "max-model-len", std::to_string(length_),
         fmt::format("must be at most the model's max_position_embeddings = {}", most),
         fmt::format("--max-model-len {}, or a RoPE scaling that the model supports", most),
         "vLLM vllm/config/model.py, _get_and_verify_max_len");

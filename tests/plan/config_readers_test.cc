@@ -305,10 +305,22 @@ TEST(Vllm, HeadsAndLength) {
   EXPECT_TRUE(serve("vllm serve Qwen/Qwen2.5-7B-Instruct -tp 4 --max-model-len 8192").ok());
   EXPECT_NE(find(serve("vllm serve Qwen/Qwen3-8B --max-model-len 1000000"), "--max-model-len"),
             nullptr);
+  EXPECT_TRUE(serve("VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 vllm serve Qwen/Qwen3-8B --max-model-len "
+                    "50000")
+                  .ok());
   EXPECT_NE(find(serve("vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 1.5"),
                  "--gpu-memory-utilization"),
             nullptr);
   EXPECT_EQ(serve("vllm serve Qwen/Qwen3-8B --max-modle-len 1024").unknown_flags.size(), 1U);
+}
+
+TEST(Vllm, BlocksThatAreSetByHandMustHoldOneSequence) {
+  const char* flag = "--num-gpu-blocks-override";
+  const std::string line = "vllm serve /models/mine --max-model-len 760000 ";
+  const CheckReport report = serve(line + flag + " 8192");
+  ASSERT_NE(find(report, flag), nullptr);
+  EXPECT_NE(find(report, flag)->suggestion.find("131072"), std::string::npos);
+  EXPECT_EQ(find(serve(line + flag + " 8192 --block-size 128"), flag), nullptr);
 }
 
 TEST(Vllm, TheCacheMustHoldOneSequence) {
