@@ -134,6 +134,16 @@ TEST_F(LaunchFiles, AnErrorInAYamlNamesTheYaml) {
             std::string::npos);
 }
 
+TEST_F(LaunchFiles, AYamlThatRepeatsATextIsBounded) {
+  std::string yaml = "model_name_or_path: &x " + std::string(100000, 'm') + "\nstage: sft\n";
+  for (int i = 0; i < 1000; ++i) {
+    yaml += "k" + std::to_string(i) + ": *x\n";
+  }
+  write("sft.yaml", yaml);
+  EXPECT_NE(refusal_of([&] { check("llamafactory-cli train sft.yaml\n"); }).find("4 MiB"),
+            std::string::npos);
+}
+
 TEST_F(LaunchFiles, BareSwitches) {
   write("ds.json", "{\"zero_optimization\": {\"stage\": 2}}");
   const CheckReport report = check(

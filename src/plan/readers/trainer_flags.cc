@@ -93,6 +93,7 @@ std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& or
     throw_error(ErrorCode::kCorruptData, "{}: is larger than 1 MiB: no configuration", origin);
   }
   std::vector<ShellWord> flags;
+  size_t taken = 0;  // aliases repeat a text without end
   try {
     for (const YAML::Node& document : yaml_documents(text)) {
       if (!document.IsMap()) {
@@ -100,6 +101,10 @@ std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& or
       }
       for (const auto& entry : document) {
         if (entry.first.IsScalar() && entry.second.IsScalar()) {
+          taken += entry.first.Scalar().size() + entry.second.Scalar().size();
+          if (taken > 4 * kMostBytes) {
+            throw_error(ErrorCode::kCorruptData, "{}: its values take more than 4 MiB", origin);
+          }
           flags.push_back({.text = "--" + entry.first.Scalar() + "=" + entry.second.Scalar(),
                            .line = entry.first.Mark().line + 1,
                            .unknown = {}});
