@@ -203,7 +203,7 @@ spec:
         spec:
           containers:
             - name: pytorch
-              command: [bash, -c, "torchrun --nnodes $PET_NNODES --nproc_per_node $PET_NPROC_PER_NODE pretrain_gpt.py"]
+              command: [bash, -c, "torchrun --nnodes $PET_NNODES pretrain_gpt.py"]
               resources: {limits: {nvidia.com/gpu: 8}}
     Worker:
       replicas: 3

@@ -60,8 +60,8 @@ struct ReadOptions {
 std::string find_beside(const std::string& name, const std::string& origin);
 
 // What find_model takes for a model that a file names: a path that is here, or the name in the
-// catalogue of a model of the same shape ("Qwen/Qwen3-8B-w8a8" has that of Qwen3-8B). Empty if there
-// is none.
+// catalogue of a model of the same shape ("Qwen/Qwen3-8B-w8a8" has that of Qwen3-8B). Empty if
+// there is none.
 std::string known_model(const std::string& name);
 
 }  // namespace plait
