@@ -77,6 +77,8 @@ std::string read_file(const std::string& path) {
   if (S_ISDIR(file.mode())) {
     throw_error(ErrorCode::kInvalidArgument, "'{}' is a folder, a file is needed", path);
   }
+  // Pipes are read too; devices such as /dev/zero have no end.
+  constexpr size_t kMostOfNoFile = size_t{256} << 20;
   std::string content;
   char chunk[1 << 16];
   for (;;) {
@@ -91,6 +93,9 @@ std::string read_file(const std::string& path) {
       return content;
     }
     content.append(chunk, static_cast<size_t>(count));
+    if (content.size() > kMostOfNoFile && !S_ISREG(file.mode())) {
+      throw_error(ErrorCode::kInvalidArgument, "'{}' is no file and gives more than 256 MiB", path);
+    }
   }
 }
 

@@ -9,7 +9,8 @@
 
 namespace plait {
 
-// Whole file as a string. Errors: kNotFound, kIo, naming the path.
+// Whole file as a string. Errors: kNotFound, kIo, kInvalidArgument for a folder, or for more than
+// 256 MiB from what is no regular file; they name the path.
 std::string read_file(const std::string& path);
 
 // False for what cannot be looked at too (a name that is too long, a folder without permission).

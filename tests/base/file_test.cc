@@ -30,6 +30,8 @@ TEST(File, ErrorsNameThePath) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFound);
     EXPECT_NE(error.message().find("/no/such/file"), std::string::npos);
   }
+  EXPECT_THROW(read_file("/"), Error);
+  EXPECT_THROW(read_file("/dev/zero"), Error);  // which never ends
   EXPECT_THROW(MappedFile("/"), Error);
   EXPECT_THROW(write_file_atomic("/no/such/folder/x", "y"), Error);
 }
