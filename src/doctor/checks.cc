@@ -60,6 +60,12 @@ bool oom_fragmented(const Captures& captures) {
          reserved - allocated > 0.1 * bytes(captures, "total");
 }
 
+// No other card of this kind would hold it either.
+bool request_beyond_card(const Captures& captures) {
+  const double total = bytes(captures, "total");
+  return total > 0 && bytes(captures, "request") > total;
+}
+
 bool free_below_wanted(const Captures& captures) {
   const double available = number(captures, "free");
   const double total = number(captures, "total");
@@ -89,10 +95,11 @@ struct NamedCheck {
   bool (*holds)(const Captures&);
 };
 
-constexpr std::array<NamedCheck, 13> kChecks = {{
+constexpr std::array<NamedCheck, 14> kChecks = {{
     {"oom_others", oom_others},
     {"oom_self", oom_self},
     {"oom_fragmented", oom_fragmented},
+    {"request_beyond_card", request_beyond_card},
     {"free_below_wanted", free_below_wanted},
     {"versions_differ", versions_differ},
     {"many_retries", [](const Captures& c) { return number(c, "count") > 0; }},
