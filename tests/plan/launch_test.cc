@@ -95,6 +95,17 @@ TEST(Launch, ProgramsInContainersAndBehindWrapperScripts) {
   EXPECT_EQ(image.arguments[0].text, "--model");
 }
 
+TEST(Launch, CountsThatAskTheMachine) {
+  EXPECT_EQ(launch_of("torchrun --nproc_per_node=gpu train.py\n").world_size(), 8);
+  const std::string shown = "export CUDA_VISIBLE_DEVICES=0,1,2,3\n";
+  const Launch launch = launch_of(shown + "torchrun --nproc_per_node gpu train.py\n");
+  EXPECT_EQ(launch.world_size(), 4);
+  EXPECT_TRUE(launch.notes.empty());
+  EXPECT_EQ(launch_of(shown + "accelerate launch --num_processes $(nvidia-smi -L | wc -l) a.py\n")
+                .world_size(),
+            4);
+}
+
 TEST(Launch, WithoutCountsDeepSpeedTakesTheDevicesThatAreShown) {
   EXPECT_EQ(launch_of("deepspeed train.py --deepspeed ds.json\n").world_size(), 8);
   EXPECT_EQ(launch_of("export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed train.py\n").world_size(), 2);
@@ -132,6 +143,19 @@ TEST_F(LaunchFiles, AnErrorInAYamlNamesTheYaml) {
               check("llamafactory-cli train sft.yaml\n");
             }).find("sft.yaml:3: --cutoff_len is many"),
             std::string::npos);
+}
+
+TEST_F(LaunchFiles, WhatSavesMemoryMakesTheEstimateAnUpperBound) {
+  const std::string full =
+      "CUDA_VISIBLE_DEVICES=0 llamafactory-cli train --stage sft --finetuning_type full "
+      "--model_name_or_path Qwen/Qwen3-8B --template qwen --cutoff_len 2048 ";
+  EXPECT_EQ(check(full + "\n").memory->fit, Fit::kDoesNotFit);
+  for (const char* saves : {"--pure_bf16", "--optim adamw_8bit", "--quantization_bit 4"}) {
+    const CheckReport report = check(full + saves + "\n");
+    EXPECT_EQ(report.memory->fit, Fit::kTight) << saves;
+    EXPECT_TRUE(has_note(report, "saves memory that is counted here")) << saves;
+  }
+  EXPECT_EQ(check(full + "--optim adamw_torch --pure_bf16 false\n").memory->fit, Fit::kDoesNotFit);
 }
 
 TEST_F(LaunchFiles, AYamlThatRepeatsATextIsBounded) {

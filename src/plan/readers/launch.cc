@@ -79,6 +79,12 @@ void finish(Launch& launch, const std::string& origin) {
     launch.servers = std::max<int64_t>(launch.servers, 1);
     launch.per_server = count_shown_devices(launch, origin, launch.notes);
   }
+  if (launch.asks_machine) {
+    const int64_t devices = count_shown_devices(launch, origin, launch.notes);
+    for (int64_t* count : {&launch.world, &launch.per_server}) {
+      *count = *count == kAssumedDevices ? devices : *count;
+    }
+  }
   if (launch.servers == 0 && launch.per_server > 0) {
     launch.servers = 1;
   }
@@ -181,12 +187,11 @@ int64_t count_shown_devices(const Launch& launch, const std::string& origin,
       return std::count(found->second.text.begin(), found->second.text.end(), ',') + 1;
     }
   }
-  constexpr int64_t kAssumed = 8;
   notes.push_back({fmt::format("how many processes is not told: one for each device of a server, "
                                "of which {} are assumed; give them with --devices N",
-                               kAssumed),
+                               kAssumedDevices),
                    {origin, launch.line}});
-  return kAssumed;
+  return kAssumedDevices;
 }
 
 Launch plain_launch(const std::vector<std::string>& words) {

@@ -26,6 +26,7 @@ struct Launch {
   int64_t servers = 0;
   int64_t per_server = 0;
   int64_t world = 0;
+  bool asks_machine = false;  // kAssumedDevices stands for what the machine will answer
   SourceLine world_where;
   std::vector<ShellWord> arguments;           // of the program
   std::vector<ShellWord> launcher_arguments;  // of "accelerate launch" and the like
@@ -43,8 +44,10 @@ struct Launch {
 // kInvalidArgument if its number of processes is not known or absurd.
 std::optional<Launch> find_launch(const ShellScript& script);
 
-// Devices of a server as the program sees them: those that *_VISIBLE_DEVICES lists, or 8 and a
-// note.
+inline constexpr int64_t kAssumedDevices = 8;
+
+// Devices of a server as the program sees them: those that *_VISIBLE_DEVICES lists, or
+// kAssumedDevices and a note.
 int64_t count_shown_devices(const Launch& launch, const std::string& origin,
                             std::vector<Note>& notes);
 

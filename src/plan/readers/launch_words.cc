@@ -92,9 +92,8 @@ int64_t Reader::count(size_t at, const std::string& option, const std::string& t
         std::any_of(std::begin(kAsked), std::end(kAsked),
                     [&](std::string_view what) { return text.find(what) != std::string::npos; });
     if (asked) {
-      launch_.notes.push_back(
-          {fmt::format("{} asks the machine for its devices: 8 are assumed", option), where});
-      return 8;
+      launch_.asks_machine = true;
+      return kAssumedDevices;
     }
     throw_error(ErrorCode::kInvalidArgument, "{}: the value of {} is not known: {}", where.text(),
                 option, words_[at].unknown);
@@ -104,11 +103,8 @@ int64_t Reader::count(size_t at, const std::string& option, const std::string& t
   const std::optional<int64_t> value = parse_integer(least);
   if (!value || *value < 1 || *value > kMaxProcesses) {
     if (asks_for_all(text)) {
-      launch_.notes.push_back(
-          {fmt::format("{} {}: as many processes as the host has devices; 8 are assumed", option,
-                       text),
-           where});
-      return 8;
+      launch_.asks_machine = true;
+      return kAssumedDevices;
     }
     throw_error(ErrorCode::kInvalidArgument, "{}: {} is {}, but must be 1 to {}", where.text(),
                 option, text.substr(0, 40), kMaxProcesses);

@@ -177,6 +177,41 @@ void read_checkpointing(const Launch& launch, const TrainerFlags& flags, ReadJob
   }
 }
 
+// What of the program's settings takes less memory than is estimated; empty: nothing.
+std::string find_savings(const Launch& launch, const TrainerFlags& flags, bool has_config) {
+  for (const std::string_view name :
+       {"pure_bf16", "load_in_4bit", "load_in_8bit", "use_galore", "use_badam", "use_apollo",
+        "use_unsloth", "use_liger_kernel", "enable_liger_kernel", "freeze_backbone"}) {
+    if (flags.is_on(name)) {
+      return std::string(name);
+    }
+  }
+  for (const std::string_view name : {"quantization_bit", "quant_bits"}) {
+    if (const auto bits = flags.find(name); bits && bits->word.text != "0") {
+      return std::string(name);
+    }
+  }
+  if (const auto optimizer = flags.find("optim")) {
+    static constexpr std::string_view kPlain[] = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
+                                                  "adamw_apex_fused", "adamw_torch_npu_fused"};
+    if (std::find(std::begin(kPlain), std::end(kPlain), optimizer->word.text) == std::end(kPlain)) {
+      return "optim = " + shortened(optimizer->word.text, 40);
+    }
+  }
+  if (const auto type = flags.find("finetuning_type"); type && type->word.text == "freeze") {
+    return "finetuning_type = freeze";
+  }
+  // Without a configuration that keeps f32 copies, weights and states stay as they were loaded.
+  for (const std::string_view name : {"torch_dtype", "dtype"}) {
+    const auto type = flags.find(name);
+    if (type && !has_config && !is_framework(launch) &&
+        type->word.text.find("16") != std::string::npos) {
+      return fmt::format("{} = {}", name, shortened(type->word.text, 40));
+    }
+  }
+  return "";
+}
+
 class TrainerReader {
  public:
   TrainerReader(const Launch& launch, const ShellScript& script, const ReadOptions& options)
@@ -216,6 +251,13 @@ class TrainerReader {
       }
     }
     read_precision(job);
+    const bool has_config = !config_.name.empty() || (accelerate_ && accelerate_->zero > 0);
+    const std::string savings = find_savings(launch_, flags_, has_config);
+    if (!savings.empty()) {
+      job.memory_is_upper_bound = true;
+      job.assumptions.push_back(
+          {fmt::format("{} saves memory that is counted here", savings), {script_.origin, 0}});
+    }
     return job;
   }
 
