@@ -57,7 +57,8 @@ void judge(CheckReport& report, ReadJob& read, const CheckOptions& options) {
   std::optional<Cluster> cluster = options.cluster;
   // plait runs on whatever machine it is started on.
   if (!cluster && read.has_model && read.job.stack != Stack::kPlait) {
-    cluster = load_cluster(assumed_cluster(read.job.stack));
+    const bool ascend = has_ascend_variables(read.environment);
+    cluster = load_cluster(assumed_cluster(ascend ? Stack::kMindSpeed : read.job.stack));
     read.assumptions.push_back(
         {fmt::format("the chip is not in the file: {} is assumed; give it with --cluster",
                      cluster->chip.name),

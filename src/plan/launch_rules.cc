@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -15,23 +16,25 @@ namespace {
 constexpr std::string_view kAddressOptions[] = {"--master_addr", "--main_process_ip",
                                                 "--rdzv_endpoint"};
 
-struct Address {
+constexpr std::string_view kRankOptions[] = {"--node_rank", "--machine_rank"};
+
+struct Told {
   std::string key;
   std::string value;
   SourceLine where;
 };
 
-// Where the servers meet: an option of the launcher, or MASTER_ADDR. Absent: not told, or not
-// known.
-std::optional<Address> find_address(const Launch& launch, const std::string& origin) {
+// An option of the launcher, or a variable. Absent: not told, or not known.
+std::optional<Told> find_told(const Launch& launch, const std::string& origin,
+                              std::span<const std::string_view> options,
+                              const char* variable_name) {
   const std::vector<ShellWord>& words = launch.launcher_arguments;
   for (size_t i = 0; i < words.size(); ++i) {
     const size_t equals = words[i].text.find('=');
     std::string option = words[i].text.substr(0, equals);
     std::replace(option.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(2, option.size())),
                  option.end(), '-', '_');
-    if (std::find(std::begin(kAddressOptions), std::end(kAddressOptions), option) ==
-        std::end(kAddressOptions)) {
+    if (std::find(options.begin(), options.end(), option) == options.end()) {
       continue;
     }
     const bool joined = equals != std::string::npos;
@@ -39,15 +42,15 @@ std::optional<Address> find_address(const Launch& launch, const std::string& ori
       return std::nullopt;
     }
     const ShellWord& word = joined ? words[i] : words[i + 1];
-    return word.known() ? std::optional<Address>({option,
-                                                  joined ? word.text.substr(equals + 1) : word.text,
-                                                  {origin, word.line}})
+    return word.known() ? std::optional<Told>({option,
+                                               joined ? word.text.substr(equals + 1) : word.text,
+                                               {origin, word.line}})
                         : std::nullopt;
   }
-  const auto variable = launch.environment.find("MASTER_ADDR");
+  const auto variable = launch.environment.find(variable_name);
   return variable != launch.environment.end() && variable->second.known()
-             ? std::optional<Address>(
-                   {"MASTER_ADDR", variable->second.text, {origin, variable->second.line}})
+             ? std::optional<Told>(
+                   {variable_name, variable->second.text, {origin, variable->second.line}})
              : std::nullopt;
 }
 
@@ -88,8 +91,11 @@ std::vector<CheckProblem> check_launched(const Launch& launch, const std::string
           "a rank a device", {origin, found->second.line});
     }
   }
-  if (const auto address = find_address(launch, origin);
-      address && servers > 1 && is_this_host(address->value)) {
+  const auto address = find_told(launch, origin, kAddressOptions, "MASTER_ADDR");
+  const auto rank = find_told(launch, origin, kRankOptions, "NODE_RANK");
+  // The first server itself may call itself so.
+  const bool is_first = rank && rank->value == "0";
+  if (address && servers > 1 && is_this_host(address->value) && !is_first) {
     add(address->key, address->value,
         fmt::format("is each server's own address, but there are {} servers: they never meet",
                     servers),

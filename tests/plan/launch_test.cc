@@ -281,6 +281,11 @@ TEST_F(LaunchFiles, SeveralServersNeedAnAddressToMeetAt) {
   EXPECT_EQ(
       find_problem(check("torchrun --nnodes 1 --master-addr=localhost" + program), "--master_addr"),
       nullptr);
+  // The first server may call itself so.
+  EXPECT_EQ(
+      find_problem(check("torchrun --nnodes 2 --node_rank 0 --master-addr=localhost" + program),
+                   "--master_addr"),
+      nullptr);
   EXPECT_NE(find_problem(check("torchrun --nnodes 2 --rdzv-endpoint=127.0.0.1:29500" + program),
                          "--rdzv_endpoint"),
             nullptr);
@@ -340,6 +345,14 @@ TEST_F(LaunchFiles, AYamlThatIsNotHereIsTold) {
   EXPECT_EQ(report.job.layout.dp, 4);
   ASSERT_EQ(report.not_evaluated.size(), 1U);
   EXPECT_NE(report.not_evaluated[0].text.find("gone.yaml is not here"), std::string::npos);
+}
+
+TEST_F(LaunchFiles, VariablesOfAscendTellTheChip) {
+  const std::string launch =
+      "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen3-0.6B --max_length 64 "
+      "--per_device_train_batch_size 1\n";
+  EXPECT_TRUE(has_note(check("export HCCL_CONNECT_TIMEOUT=600\n" + launch), "910b3 is assumed"));
+  EXPECT_TRUE(has_note(check(launch), "a100 is assumed"));
 }
 
 TEST_F(LaunchFiles, ModelsAreKnownByTheirShape) {

@@ -179,6 +179,14 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   return read;
 }
 
+bool has_ascend_variables(const std::map<std::string, ShellWord>& environment) {
+  return std::any_of(environment.begin(), environment.end(), [](const auto& variable) {
+    const std::string& name = variable.first;
+    return name.starts_with("HCCL_") || name.starts_with("ASCEND_") ||
+           name.starts_with("PYTORCH_NPU_");
+  });
+}
+
 int64_t count_shown_devices(const Launch& launch, const std::string& origin,
                             std::vector<Note>& notes) {
   for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {

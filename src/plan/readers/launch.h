@@ -44,6 +44,9 @@ struct Launch {
 // kInvalidArgument if its number of processes is not known or absurd.
 std::optional<Launch> find_launch(const ShellScript& script);
 
+// True if a variable is one of Ascend's software.
+bool has_ascend_variables(const std::map<std::string, ShellWord>& environment);
+
 inline constexpr int64_t kAssumedDevices = 8;
 
 // Devices of a server as the program sees them: those that *_VISIBLE_DEVICES lists, or

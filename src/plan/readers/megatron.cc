@@ -135,11 +135,7 @@ void MegatronReader::problem(Severity severity, const char* flag, std::string ru
 }
 
 void MegatronReader::read_stack() {
-  bool ascend = flags_.any_vendor();
-  for (const auto& [name, value] : launch_.environment) {
-    ascend = ascend || name.starts_with("HCCL_") || name.starts_with("ASCEND_") ||
-             name.starts_with("PYTORCH_NPU_");
-  }
+  const bool ascend = flags_.any_vendor() || has_ascend_variables(launch_.environment);
   out_.job.stack = ascend ? Stack::kMindSpeed : Stack::kMegatron;
   const char* what = launch_.kind == ProgramKind::kPlain   ? "arguments"
                      : launch_.kind == ProgramKind::kSwift ? "command of ms-swift"

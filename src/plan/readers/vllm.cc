@@ -229,10 +229,8 @@ ServeCommand read_vllm(const Launch& launch, const std::string& origin) {
   command.kv_cache_dtype = flags.text("kv-cache-dtype").value_or("auto");
   command.eager = flags.has("enforce-eager");
   command.chunked_prefill_off = flags.has("no-enable-chunked-prefill");
-  command.ascend = command.quantization == "ascend" || flags.has("additional-config");
-  for (const auto& [name, value] : launch.environment) {
-    command.ascend = command.ascend || name.starts_with("ASCEND_") || name.starts_with("HCCL_");
-  }
+  command.ascend = command.quantization == "ascend" || flags.has("additional-config") ||
+                   has_ascend_variables(launch.environment);
   return command;
 }
 
