@@ -137,6 +137,14 @@ TEST_F(LaunchFiles, LlamaFactoryTakesAllDevices) {
   EXPECT_EQ(typed.job.dtype, DType::kF32);
 }
 
+TEST_F(LaunchFiles, LlamaFactoryByItsProgram) {
+  const CheckReport report = check(
+      "torchrun --nproc_per_node 4 src/train.py --stage sft --template qwen --cutoff_len 512 "
+      "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1\n");
+  EXPECT_EQ(report.job.lora.rank, 8);
+  EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
+}
+
 TEST_F(LaunchFiles, AnErrorInAYamlNamesTheYaml) {
   write("sft.yaml", "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\ncutoff_len: many\n");
   EXPECT_NE(refusal_of([&] {

@@ -143,10 +143,15 @@ ConfigText find_config(const std::string& name, const ShellScript& script) {
   return {name, read_file(path), path};
 }
 
+// LLaMA-Factory's program is also started by itself: torchrun src/train.py --stage sft ...
+bool is_framework(const Launch& launch, const TrainerFlags& flags) {
+  return is_framework(launch) || (flags.has("stage") && flags.has("template"));
+}
+
 // Adapters: --finetuning_type lora, --train_type lora (ms-swift's default), --use_peft.
 void read_adapters(const Launch& launch, const TrainerFlags& flags, const std::string& origin,
                    ReadJob& job) {
-  std::string type = is_framework(launch) ? "lora" : "";  // their default
+  std::string type = is_framework(launch, flags) ? "lora" : "";  // their default
   for (const std::string_view name : {"finetuning_type", "train_type", "tuner_type", "sft_type"}) {
     if (const auto flag = flags.find(name)) {
       type = flag->word.text;
@@ -171,7 +176,7 @@ void read_adapters(const Launch& launch, const TrainerFlags& flags, const std::s
 // Activation checkpointing as the program decides it.
 void read_checkpointing(const Launch& launch, const TrainerFlags& flags, ReadJob& job) {
   // ms-swift and LLaMA-Factory turn it on by themselves.
-  const bool on = flags.find_switch("gradient_checkpointing").value_or(is_framework(launch));
+  const bool on = flags.find_switch("gradient_checkpointing").value_or(is_framework(launch, flags));
   if (on && !flags.is_on("disable_gradient_checkpointing")) {
     job.job.layout.recompute = Recompute::kFull;
   }
@@ -204,7 +209,7 @@ std::string find_savings(const Launch& launch, const TrainerFlags& flags, bool h
   // Without a configuration that keeps f32 copies, weights and states stay as they were loaded.
   for (const std::string_view name : {"torch_dtype", "dtype"}) {
     const auto type = flags.find(name);
-    if (type && !has_config && !is_framework(launch) &&
+    if (type && !has_config && !is_framework(launch, flags) &&
         type->word.text.find("16") != std::string::npos) {
       return fmt::format("{} = {}", name, shortened(type->word.text, 40));
     }
