@@ -1,14 +1,18 @@
 #include "doctor/diagnosis.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/printable.h"
+#include "doctor/failed_tasks.h"
 #include "doctor/flight_reading.h"
 #include "doctor/jobs.h"
+#include "doctor/numbers.h"
+#include "doctor/processes.h"
 #include "doctor/verdict.h"
 #include "doctor/waits.h"
 #include "doctor/watchdog_reading.h"
@@ -18,6 +22,7 @@ namespace {
 
 constexpr size_t kMaxEvidence = 6;
 constexpr size_t kMaxRuledOut = 8;
+constexpr const char* kLogOfAllRanks = "watchdogs of all ranks";
 
 class DiagnosisMaker {
  public:
@@ -32,8 +37,9 @@ class DiagnosisMaker {
       say_nothing_found();
       return std::move(result_);
     }
+    find_teller();
     const FaultClass& root = classes_[static_cast<size_t>(verdict_.root)];
-    say_root(root);
+    say_root();
     say_guilty(root);
     add_evidence(root);
     add_chain(root);
@@ -53,14 +59,45 @@ class DiagnosisMaker {
         "run, and run plait doctor logs on the new logs.";
   }
 
-  void say_root(const FaultClass& root) {
-    const FaultRule& rule = *root.rule;
+  // What was concluded from the lines of all ranks names the guilty by itself.
+  bool is_conclusion(const Finding& finding) const {
+    return files_[finding.places[0].file].name == kLogOfAllRanks;
+  }
+
+  // Of the ranks that wait, the one that waits for the guilty itself has the word, and not one that
+  // waits for another waiting rank.
+  void find_teller() {
+    const FaultClass& root = classes_[static_cast<size_t>(verdict_.root)];
+    teller_ = root.first;
+    if (root.rule->role == FaultRole::kCause || is_conclusion(*root.first)) {
+      return;
+    }
+    waited_ = find_waited_for(files_, list_.findings);
+    const Captures& words = root.first->captures;
+    const auto rank = number_of(words, "g_rank");
+    const bool names_waiting =
+        rank && *rank < INT32_MAX && !waited_.named.contains(static_cast<int>(*rank));
+    const bool names_nobody = !rank && !words.contains("g_host") && !words.contains("g_device");
+    if (root.rule->role != FaultRole::kSymptom || waited_.told_by == nullptr ||
+        !(names_waiting || names_nobody)) {
+      return;
+    }
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      if (std::ranges::find(classes_[i].all, waited_.told_by) != classes_[i].all.end()) {
+        verdict_.root = static_cast<int>(i);
+        teller_ = waited_.told_by;
+      }
+    }
+  }
+
+  void say_root() {
+    const FaultRule& rule = *teller_->rule;
     const bool settled =
         rule.role != FaultRole::kConsequence || rule.is_rumour || rule.is_last_resort;
     result_.name = settled ? rule.name : "unknown";
-    result_.cause = printable(filled_in(rule.cause, root.first->captures));
-    result_.fix = printable(filled_in(rule.fix, root.first->captures));
-    result_.verify = printable(filled_in(rule.verify, root.first->captures));
+    result_.cause = printable(filled_in(rule.cause, teller_->captures));
+    result_.fix = printable(filled_in(rule.fix, teller_->captures));
+    result_.verify = printable(filled_in(rule.verify, teller_->captures));
     if (result_.verify.empty()) {
       result_.verify =
           "Start again and run plait doctor logs on the new logs: this line must be "
@@ -80,7 +117,7 @@ class DiagnosisMaker {
   }
 
   void say_guilty(const FaultClass& root) {
-    const Finding& first = *root.first;
+    const Finding& first = *teller_;
     const auto captured = [&](const char* name) {
       const auto found = first.captures.find(name);
       // HCCL prints an unknown rank as the largest 32-bit number.
@@ -103,13 +140,11 @@ class DiagnosisMaker {
       }
     }
     const bool is_told = made_wait && !guilty.rank.empty();
-    if (root.rule->role != FaultRole::kCause && !is_told) {
-      const WaitedFor waited = find_waited_for(list_.findings);
-      if (!waited.rank.empty()) {
-        guilty.rank = waited.rank;
-        guilty.host = waited.host.empty() ? guilty.host : waited.host;
-        result_.cause += "; " + waited.reason;
-      }
+    if (!is_told && !waited_.rank.empty()) {
+      guilty.rank = waited_.rank;
+      guilty.host = waited_.host.empty() ? guilty.host : printable(waited_.host);
+      guilty.device = waited_.device.empty() ? guilty.device : printable(waited_.device);
+      result_.cause += "; " + waited_.reason;
     }
   }
 
@@ -129,7 +164,7 @@ class DiagnosisMaker {
         }
       }
     };
-    add(*root.first);
+    add(*teller_);
     for (const Finding* finding : root.all) {
       add(*finding);
     }
@@ -164,7 +199,11 @@ class DiagnosisMaker {
                        group.count};
     };
     for (const FaultClass& group : classes_) {
-      if (&group != &root && explains(root, group)) {
+      // Where one rank waits for another that waits, both waits are of one chain.
+      const bool is_of_graph = waited_.told_by != nullptr &&
+                               group.rule->role == FaultRole::kSymptom &&
+                               group.first->captures.contains("g_rank");
+      if (&group != &root && (is_of_graph || explains(root, group))) {
         result_.chain.push_back(link(group));
       }
     }
@@ -205,6 +244,8 @@ class DiagnosisMaker {
   FindingList list_;
   std::vector<FaultClass> classes_;
   Verdict verdict_;
+  WaitedFor waited_;
+  const Finding* teller_ = nullptr;  // of the root's class: whose words are told
   Diagnosis result_;
 };
 
@@ -232,11 +273,13 @@ std::vector<std::string> prepare(std::vector<ScannedFile>& files, const RuleSet&
   for (const std::string& note : apply_collected_clocks(files, rules)) {
     notes.push_back(printable(note));
   }
+  name_processes(files, rules);
   drop_ended_workers(files, rules);
   for (const std::string& note : align_clocks(files, rules)) {
     notes.push_back(printable(note));
   }
-  add_log(files, describe_watchdogs(files, rules), "watchdogs of all ranks", rules);
+  add_log(files, describe_watchdogs(files, rules) + describe_late_ranks(files), kLogOfAllRanks,
+          rules);
   for (const ScannedFile& file : files) {
     if (!file.problem.empty()) {
       notes.push_back(printable(file.name + ": " + file.problem));

@@ -187,6 +187,29 @@ RuleSet::RuleSet(Empty /*none*/) {
       "Timeout(ms)=");
   last_watchdog_pattern_ =
       add_pattern("last enqueued*work: {wd_enqueued:f}, last completed*work: {wd_completed:f}");
+  p2p_wait_pattern_ = add_pattern("connected p2p timeout*remote physic id:{g_device:d}");
+  p2p_failed_pattern_ = add_pattern("Wait Enable P2P Failed*dst devicePhyId[{g_device:d}]");
+  // What a process tells of itself when it joins a communicator (doctor/processes.h).
+  add_pattern(
+      "SetupAgent rankNum[{setup_size:d}], rank[{setup_rank:d}]*server[{setup_server:l}]*"
+      "phydevId[{setup_device:d}]");
+  add_pattern(
+      "Entry-HcclCommInitRootInfo*ranks[{setup_size:d}], rank[{setup_rank:d}]*"
+      "deviceLogicId[{setup_device:d}]");
+  add_pattern(
+      "hcclCommInitInfo:*rank[{setup_rank:d}], totalRanks[{setup_size:d}]*"
+      "logicDevId[{setup_device:d}]");
+  add_pattern("HCCL_EXEC_TIMEOUT set by*to [{exec_timeout:d}");
+  add_pattern("HCCL_EXEC_TIMEOUT={exec_timeout:d}");
+  first_task_pattern_ = add_pattern("base information*tag[{task_tag:l}]");
+  add_pattern("group:[{task_group:l}]*rankSize[{task_group_size:d}], rankId[");
+  add_pattern(
+      "opData information is timeStamp:[{task_stamp:l}]*index[{task_index:d}], "
+      "count[{task_count:d}]*dataType[{task_data:l}]");
+  add_pattern("base information is streamId:*type:{task_type}*localRank:");
+  last_task_pattern_ = add_pattern(
+      "opData information is tag:*group:{task_group}, opIndex:{task_index:d}, "
+      "count:{task_count:d}, dataType:{task_data:d}, opType:{task_operation:d}");
 }
 
 RuleSet::RuleSet() : RuleSet(kNoRules) {

@@ -96,6 +96,15 @@ class RuleSet {
   // Of the lines between which torchrun lists the workers that failed after the first one.
   int torchrun_table_pattern() const { return torchrun_table_pattern_; }
   int torchrun_root_pattern() const { return torchrun_root_pattern_; }
+  // Of lines that wait for a device of their own server; keep g_device.
+  bool is_peer_device_pattern(int pattern) const {
+    return pattern == p2p_wait_pattern_ || pattern == p2p_failed_pattern_;
+  }
+  // Of lines that HCCL prints of a task that failed (doctor/failed_tasks.h); keep task_tag,
+  // task_type, task_group, task_index and more.
+  bool is_task_pattern(int pattern) const {
+    return pattern >= first_task_pattern_ && pattern <= last_task_pattern_;
+  }
   // Of lines of torch.distributed's watchdog; keep wd_sequence, wd_operation, wd_elements, or
   // wd_enqueued and wd_completed. Every rank of a job prints some, so many of a file are kept.
   bool is_watchdog_pattern(int pattern) const {
@@ -111,6 +120,10 @@ class RuleSet {
   int communicator_pattern_ = 0;
   int torchrun_table_pattern_ = 0;
   int torchrun_root_pattern_ = 0;
+  int p2p_wait_pattern_ = 0;
+  int p2p_failed_pattern_ = 0;
+  int first_task_pattern_ = 0;
+  int last_task_pattern_ = 0;
   int first_watchdog_pattern_ = 0;
   int last_watchdog_pattern_ = 0;
 };

@@ -16,6 +16,8 @@
 #include "doctor/chars.h"
 #include "doctor/checks.h"
 #include "doctor/event_codes.h"
+#include "doctor/log_line.h"
+#include "doctor/processes.h"
 
 namespace plait {
 namespace {
@@ -206,6 +208,93 @@ void fill_years(std::vector<ScannedFile>& files) {
   }
 }
 
+constexpr double kOffClock = 60;  // seconds; less is no clock that is off
+
+// What tells the clocks of files apart.
+struct ClockMarks {
+  std::map<std::string, double> tags;        // the time-out of each tag
+  std::map<std::string, double> dispatches;  // when its operation was called, where HCCL tells it
+  std::string process;                       // of the tags
+};
+
+ClockMarks marks_of(const ScannedFile& file) {
+  ClockMarks marks;
+  std::string last_tag;
+  for (const LogLine& line : file.lines) {
+    for (const LogHit& hit : line.hits) {
+      const auto tag = hit.captures.find("sync");
+      if (tag != hit.captures.end() && line.origin.time >= 0) {
+        last_tag = tag->second;
+        marks.tags.try_emplace(last_tag, line.origin.time);
+        marks.process = process_of(file, line);
+      }
+      const auto stamp = hit.captures.find("task_stamp");
+      const double time = stamp == hit.captures.end() ? -1 : read_line_origin(stamp->second).time;
+      if (time >= 0 && !last_tag.empty()) {
+        marks.dispatches.try_emplace(last_tag, time);
+      }
+    }
+  }
+  return marks;
+}
+
+// Ranks call an operation at about the same moment; a late one times out late on the same clock.
+std::vector<double> tag_differences(const ClockMarks& marks, const ClockMarks& reference) {
+  std::vector<double> differences;
+  for (const auto& [tag, time] : marks.tags) {
+    const auto other = reference.tags.find(tag);
+    if (other == reference.tags.end()) {
+      continue;
+    }
+    const auto own_call = marks.dispatches.find(tag);
+    const auto other_call = reference.dispatches.find(tag);
+    const bool has_calls =
+        own_call != marks.dispatches.end() && other_call != reference.dispatches.end();
+    differences.push_back(has_calls ? own_call->second - other_call->second : time - other->second);
+  }
+  return differences;
+}
+
+// One host has one clock, but its containers may live in different time zones.
+bool is_on_one_host(const ScannedFile& a, const ScannedFile& b, double offset) {
+  constexpr double kHalfHour = 1800;
+  constexpr double kTolerance = 150;  // seconds between the ends of one wait
+  const double rest = std::fmod(std::abs(offset), kHalfHour);
+  const bool zones = std::abs(offset) > kHalfHour - kTolerance &&
+                     (rest < kTolerance || rest > kHalfHour - kTolerance);
+  return !zones && !a.lines.empty() && !b.lines.empty() && !a.lines[0].origin.host.empty() &&
+         a.lines[0].origin.host == b.lines[0].origin.host;
+}
+
+// When each process joined each communicator.
+using SetupTimes = std::map<std::string, std::map<std::string, double>>;
+
+SetupTimes setup_times(const std::vector<ScannedFile>& files, const RuleSet& rules) {
+  SetupTimes times;
+  for (const ScannedFile& file : files) {
+    for (const LogLine& line : file.lines) {
+      for (const LogHit& hit : line.hits) {
+        if (hit.pattern == rules.communicator_pattern() && line.origin.time >= 0) {
+          times[process_of(file, line)].try_emplace(hit.captures.at("communicator"),
+                                                    line.origin.time);
+        }
+      }
+    }
+  }
+  return times;
+}
+
+// Whether two processes joined a communicator at one time by their clocks.
+bool joined_together(const std::string& a, const std::string& b, const SetupTimes& times) {
+  const auto mine = times.find(a);
+  const auto other = times.find(b);
+  return !a.empty() && mine != times.end() && other != times.end() &&
+         std::ranges::any_of(mine->second, [&](const auto& setup) {
+           const auto same = other->second.find(setup.first);
+           return same != other->second.end() && std::abs(setup.second - same->second) < kOffClock;
+         });
+}
+
 // What lines of torchrun's table say of how a worker ended.
 void drop_worker_hits(std::vector<LogLine>::iterator begin, std::vector<LogLine>::iterator end) {
   for (auto line = begin; line != end; ++line) {
@@ -277,34 +366,22 @@ std::vector<std::string> apply_collected_clocks(std::vector<ScannedFile>& files,
 
 std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const RuleSet& rules) {
   fill_years(files);
-  // Time of each tag in each file; the file with most tags is the reference.
-  std::vector<std::map<std::string, double>> tags(files.size());
-  size_t reference = 0;
+  std::vector<ClockMarks> marks;
+  size_t reference = 0;  // the file with most tags
   for (size_t f = 0; f < files.size(); ++f) {
-    for (const LogLine& line : files[f].lines) {
-      for (const LogHit& hit : line.hits) {
-        const auto tag = hit.captures.find("sync");
-        if (tag != hit.captures.end() && line.origin.time >= 0) {
-          tags[f].try_emplace(tag->second, line.origin.time);
-        }
-      }
-    }
-    if (tags[f].size() > tags[reference].size()) {
+    marks.push_back(marks_of(files[f]));
+    if (marks[f].tags.size() > marks[reference].tags.size()) {
       reference = f;
     }
   }
+  const SetupTimes setups = setup_times(files, rules);
   std::vector<std::string> notes;
-  static_cast<void>(rules);
   for (size_t f = 0; f < files.size(); ++f) {
-    std::vector<double> differences;
-    for (const auto& [tag, time] : tags[f]) {
-      const auto other = tags[reference].find(tag);
-      if (f != reference && other != tags[reference].end()) {
-        differences.push_back(time - other->second);
-      }
-    }
+    const std::vector<double> differences =
+        f == reference ? std::vector<double>() : tag_differences(marks[f], marks[reference]);
     const double offset = differences.empty() ? 0 : median(differences);
-    if (std::abs(offset) < 60) {
+    if (std::abs(offset) < kOffClock || is_on_one_host(files[f], files[reference], offset) ||
+        joined_together(marks[f].process, marks[reference].process, setups)) {
       continue;
     }
     for (LogLine& line : files[f].lines) {

@@ -46,9 +46,10 @@ std::vector<std::string> apply_collected_clocks(std::vector<ScannedFile>& files,
                                                 const RuleSet& rules);
 
 // Brings the clocks of files together: lines about the same collective (the same tag) are taken to
-// be of the same moment, and a file whose clock is off by more than a minute (median over its tags)
-// is corrected, in place. A year that lines lack is that of the latest line that has one.
-// Returns one sentence for each corrected file.
+// be of the same moment (that of its call, where the lines tell it), and a file whose clock is off
+// by more than a minute (median over its tags) is corrected, in place; not one of the same host, or
+// one whose process joined a communicator at the same time as the others. A year that lines lack is
+// that of the latest line that has one. Returns one sentence for each corrected file.
 std::vector<std::string> align_clocks(std::vector<ScannedFile>& files, const RuleSet& rules);
 
 // Takes out what torchrun's table of failed workers says of all but the first: torchrun itself ends

@@ -9,32 +9,12 @@
 #include <utility>
 
 #include "doctor/chars.h"
+#include "doctor/processes.h"
 
 namespace plait {
 namespace {
 
 constexpr double kApart = 600;  // seconds between the lines of one job and the next
-
-// "192.0.2.1%eth0_60000_0_1694500287022627" of a tag or identifier: address, interface, port and
-// the microsecond in which the communicator was made.
-std::string communicator_of(std::string_view text) {
-  constexpr size_t kStamp = 13;
-  const size_t interface = text.find('%');
-  if (interface == std::string_view::npos) {
-    return "";
-  }
-  const size_t before = text.find_last_of("_[ ", interface);
-  const size_t begin = before == std::string_view::npos ? 0 : before + 1;
-  size_t digits = 0;
-  for (size_t at = interface; at < text.size(); ++at) {
-    digits = is_digit(text[at]) ? digits + 1 : 0;
-    const bool ends = at + 1 == text.size() || !is_digit(text[at + 1]);
-    if (digits >= kStamp && ends) {
-      return std::string(text.substr(begin, at + 1 - begin));
-    }
-  }
-  return "";
-}
 
 // "slurm-812" or "job_7" if a part of the path is named so; "" if none is.
 std::string job_of_path(std::string_view path) {
@@ -52,26 +32,6 @@ std::string job_of_path(std::string_view path) {
     begin = end + 1;
   }
   return "";
-}
-
-// The folder and process of a plog, which is the same for its debug and its run part.
-std::string process_of_path(const std::string& path) {
-  const size_t plog = path.rfind("plog-");
-  if (plog == std::string::npos) {
-    return "";
-  }
-  size_t end = plog + 5;
-  while (end < path.size() && is_digit(path[end])) {
-    ++end;
-  }
-  std::string key = path.substr(0, end);
-  for (const std::string_view part : {"/debug/", "/run/"}) {
-    const size_t at = key.rfind(part);
-    if (at != std::string::npos) {
-      key.erase(at, part.size() - 1);
-    }
-  }
-  return key;
 }
 
 struct Group {
@@ -233,6 +193,25 @@ std::vector<Group> group_files(const std::vector<ScannedFile>& files, const Rule
 }
 
 }  // namespace
+
+std::string communicator_of(std::string_view text) {
+  constexpr size_t kStamp = 13;
+  const size_t interface = text.find('%');
+  if (interface == std::string_view::npos) {
+    return "";
+  }
+  const size_t before = text.find_last_of("_[ ", interface);
+  const size_t begin = before == std::string_view::npos ? 0 : before + 1;
+  size_t digits = 0;
+  for (size_t at = interface; at < text.size(); ++at) {
+    digits = is_digit(text[at]) ? digits + 1 : 0;
+    const bool ends = at + 1 == text.size() || !is_digit(text[at + 1]);
+    if (digits >= kStamp && ends) {
+      return std::string(text.substr(begin, at + 1 - begin));
+    }
+  }
+  return "";
+}
 
 std::vector<JobLogs> split_jobs(const std::vector<ScannedFile>& files, const RuleSet& rules) {
   std::vector<size_t> shared;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "doctor/fault_rules.h"
@@ -20,5 +21,9 @@ struct JobLogs {
 // reason: other job names, the same rank or device with another process and other communicators, or
 // other communicators at times that lie apart. One entry, with all files, if there is none.
 std::vector<JobLogs> split_jobs(const std::vector<ScannedFile>& files, const RuleSet& rules);
+
+// "192.0.2.1%eth0_60000_0_1694500287022627" of a tag or identifier: address, interface, port and
+// the microsecond in which the communicator was made, which no other has. "" if it has none.
+std::string communicator_of(std::string_view text);
 
 }  // namespace plait

@@ -11,7 +11,7 @@ constexpr size_t kChunk = size_t{1} << 20;
 constexpr size_t kMaxLine = size_t{1} << 16;
 constexpr size_t kMaxHitLines = 1000;
 constexpr int kMaxHitsOfPattern = 24;
-constexpr int kMaxWatchdogHits = 400;
+constexpr int kMaxHitsOfEveryRank = 400;
 constexpr size_t kLookBack = 4096;  // bytes before a hit in which a line without a time finds one
 
 // "# source: a ticket": what somebody wrote above a log about it, which is not what the log says.
@@ -149,7 +149,9 @@ class LogScanner {
 
   bool try_pattern(int pattern, std::string_view line, LogLine& result) {
     int& count = hits_of_[static_cast<size_t>(pattern)];
-    if (count >= (rules_.is_watchdog_pattern(pattern) ? kMaxWatchdogHits : kMaxHitsOfPattern)) {
+    const bool of_every_rank =
+        rules_.is_watchdog_pattern(pattern) || rules_.is_task_pattern(pattern);
+    if (count >= (of_every_rank ? kMaxHitsOfEveryRank : kMaxHitsOfPattern)) {
       return false;
     }
     const bool known = std::any_of(result.hits.begin(), result.hits.end(),

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "doctor/chars.h"
+#include "doctor/failed_tasks.h"
 #include "doctor/numbers.h"
 
 namespace plait {
@@ -42,16 +43,19 @@ struct Watchdog {
   int64_t sequence = kUnknown;  // that timed out
   std::string operation;
   int64_t elements = kUnknown;  // that the rank hands in
+  std::string type;             // of the elements
   int64_t enqueued = kUnknown, completed = kUnknown;
-  double time = -1;  // with its year; else < 0
+  double time = -1;      // with its year; else < 0
+  bool is_task = false;  // told by HCCL, not by a watchdog
 
   bool waits_in(int64_t number) const {
     return sequence == number || (completed >= 0 && completed < number && enqueued >= number);
   }
   std::string call() const {
-    return elements == kUnknown
-               ? operation
-               : fmt::format("{} of {} element{}", operation, elements, elements == 1 ? "" : "s");
+    const std::string blank = type.empty() ? "" : " ";
+    return elements == kUnknown ? operation
+                                : fmt::format("{} of {}{}{} element{}", operation, elements, blank,
+                                              type, elements == 1 ? "" : "s");
   }
 };
 
@@ -61,12 +65,16 @@ using WatchdogsOfGroup = std::map<int, Watchdog>;  // by rank
 bool has_equal_sizes(const std::string& operation) {
   static const std::set<std::string> kEqual = {
       "ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "REDUCE_SCATTER", "_REDUCE_SCATTER_BASE",
-      "BROADCAST", "REDUCE"};
+      "BROADCAST", "REDUCE",
+      // As HCCL writes them.
+      "AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce"};
   return kEqual.contains(operation);
 }
 
 bool is_message(const std::string& operation) {
-  return operation == "SEND" || operation == "RECV" || operation == "COALESCED";
+  return operation == "SEND" || operation == "RECV" || operation == "COALESCED" ||
+         operation.find("Send") != std::string::npos || operation == "Receive" ||
+         operation == "Recv";
 }
 
 class WatchdogReader {
@@ -82,6 +90,9 @@ class WatchdogReader {
       }
     }
     name_the_only_group();
+    for (const FailedTask& task : read_failed_tasks(files)) {
+      add_task(task);
+    }
   }
 
   std::string describe() {
@@ -131,6 +142,19 @@ class WatchdogReader {
     }
   }
 
+  void add_task(const FailedTask& task) {
+    if (task.index < 0) {
+      return;
+    }
+    Watchdog& watchdog = groups_["task of " + task.group][task.rank];
+    watchdog.sequence = task.index;
+    watchdog.operation = task.operation;
+    watchdog.elements = task.count < 0 ? kUnknown : task.count;
+    watchdog.type = task.type;
+    watchdog.time = task.time;
+    watchdog.is_task = true;
+  }
+
   // What the rank said before it named the group.
   void name_group(int rank, const std::string& group) {
     WatchdogsOfGroup& unnamed = groups_[kUnnamed];
@@ -150,7 +174,8 @@ class WatchdogReader {
 
   void say(const Watchdog& when, const std::string& what) {
     const std::string time = shown_time(when.time);
-    text_ += fmt::format("{}{}plait watchdogs: {}\n", time, time.empty() ? "" : " ", what);
+    text_ += fmt::format("{}{}plait {}: {}\n", time, time.empty() ? "" : " ",
+                         when.is_task ? "tasks" : "watchdogs", what);
   }
 
   // True if ranks called different operations under one number.
@@ -221,7 +246,7 @@ class WatchdogReader {
         if (watchdog.sequence > 1 || watchdog.completed > 0 || is_message(watchdog.operation)) {
           return;
         }
-        if (watchdog.sequence != kUnknown) {
+        if (watchdog.sequence != kUnknown && !watchdog.is_task) {
           first = &watchdog;
           ranks.insert(rank);
         }
