@@ -184,7 +184,7 @@ CheckReport check_script(const ShellScript& script, const CheckOptions& options)
 CheckReport check_manifest(const Manifest& manifest, const std::string& origin,
                            const CheckOptions& options) {
   ShellOptions shell = options.read.shell;
-  shell.settings.insert(manifest.environment.begin(), manifest.environment.end());
+  shell.environment = manifest.environment;
   ShellScript script = read_shell(manifest.script, origin + ": " + manifest.script_name, shell);
   for (const auto& [name, text] : manifest.files) {
     script.files.insert({name, {text, 1, ""}});

@@ -81,8 +81,11 @@ std::vector<CheckProblem> check_launched(const Launch& launch, const std::string
       continue;
     }
     const std::string& list = found->second.text;
-    const int64_t shown = std::count(list.begin(), list.end(), ',') + 1;
-    if (per_server > shown && launch.kind != ProgramKind::kVllm) {
+    const int64_t shown = count_listed(list);
+    // deepspeed's own options win over the variable, and a container does not inherit it.
+    const bool counts = launch.launcher != "deepspeed" && !launch.in_container &&
+                        launch.kind != ProgramKind::kVllm && list != "-1";
+    if (per_server > shown && counts) {
       add(name, list,
           fmt::format("shows {} device{}, but {} processes are started on each server: the ranks "
                       "from {} on have none",
@@ -95,12 +98,15 @@ std::vector<CheckProblem> check_launched(const Launch& launch, const std::string
   const auto rank = find_told(launch, origin, kRankOptions, "NODE_RANK");
   // The first server itself may call itself so.
   const bool is_first = rank && rank->value == "0";
-  if (address && servers > 1 && is_this_host(address->value) && !is_first) {
+  if (address && servers > 1 && is_this_host(address->value) && !is_first &&
+      launch.launcher != "deepspeed") {
     add(address->key, address->value,
         fmt::format("is each server's own address, but there are {} servers: they never meet",
                     servers),
         fmt::format("{} = the address of the first server", address->key),
         "PyTorch documentation, torch.distributed.run", address->where);
+    // It may be a default that the first server alone takes.
+    problems.back().severity = Severity::kWarning;
   }
   if (launch.stray_option) {
     add(launch.stray_option->text, "a command of its own",

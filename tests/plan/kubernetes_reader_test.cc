@@ -220,6 +220,34 @@ spec:
   EXPECT_EQ(manifest->environment.at("WORLD_SIZE"), "32");
 }
 
+TEST(Kubernetes, TheContainersVariablesAreExportedAndCanBeChanged) {
+  const std::string text = R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  nprocPerNode: "8"
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 2
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              env: [{name: HCCL_CONNECT_TIMEOUT, value: "60"}, {name: TP, value: "1"}]
+              command: [bash, -c, "export TP=4; torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64
+                --num-attention-heads 4 --tensor-model-parallel-size $TP"]
+              resources: {limits: {huawei.com/Ascend910: 8, huawei.com/npu-memory: 65536}}
+)";
+  const CheckReport report = check_text(text, "job.yaml", {});
+  EXPECT_EQ(report.world_size, 16);
+  EXPECT_EQ(report.job.layout.tp, 4);
+  bool judged = false;
+  for (const CheckProblem& problem : report.problems) {
+    judged = judged || problem.key == "HCCL_CONNECT_TIMEOUT";
+    EXPECT_NE(problem.key, "replicas") << problem.rule;
+  }
+  EXPECT_TRUE(judged);
+}
+
 TEST(Kubernetes, AConfigMapAloneIsItsScript) {
   const std::string text =
       "apiVersion: v1\nkind: ConfigMap\ndata:\n  notes.txt: hello\n  train.sh: |\n"

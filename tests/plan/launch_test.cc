@@ -95,6 +95,18 @@ TEST(Launch, ProgramsInContainersAndBehindWrapperScripts) {
   EXPECT_EQ(image.arguments[0].text, "--model");
 }
 
+TEST(Launch, OptionsOfLaunchers) {
+  EXPECT_EQ(launch_of("deepspeed --bind_cores_to_rank --num_gpus 4 train.py\n").world_size(), 4);
+  EXPECT_EQ(launch_of("accelerate launch --same-network --num_processes 4 train.py\n").world_size(),
+            4);
+  EXPECT_EQ(launch_of("srun -n8 --pty python train.py\n").world_size(), 8);
+  EXPECT_EQ(launch_of("mpirun --tag-output -np 4 python train.py\n").world_size(), 4);
+  EXPECT_EQ(launch_of("srun -n 2 llamafactory-cli train a.yaml\n").world_size(), 8);
+  EXPECT_EQ(
+      launch_of("torchrun --nproc_per_node 4 train.py\naccelerate merge-weights a b\n").program,
+      "train.py");
+}
+
 TEST(Launch, CountsThatAskTheMachine) {
   EXPECT_EQ(launch_of("torchrun --nproc_per_node=gpu train.py\n").world_size(), 8);
   const std::string shown = "export CUDA_VISIBLE_DEVICES=0,1,2,3\n";
@@ -302,6 +314,25 @@ TEST_F(LaunchFiles, SeveralServersNeedAnAddressToMeetAt) {
       nullptr);
 }
 
+TEST_F(LaunchFiles, ServersOfFsdpAreThoseOfTheLauncher) {
+  const CheckReport report = check(
+      "export CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\ntorchrun --nnodes 2 --nproc_per_node 8 "
+      "train.py "
+      "--per_device_train_batch_size 1 --max_length 64 --fsdp full_shard\n");
+  EXPECT_EQ(report.num_errors(), 0) << problems_of(report);
+  EXPECT_EQ(report.job.layout.dp, 16);
+}
+
+TEST_F(LaunchFiles, VariablesThatTheLauncherDoesNotRead) {
+  const std::string program = " train.py --per_device_train_batch_size 1 --max_length 64\n";
+  EXPECT_TRUE(check("export CUDA_VISIBLE_DEVICES=0\ndeepspeed --num_gpus 4" + program).ok());
+  EXPECT_TRUE(
+      check("export CUDA_VISIBLE_DEVICES=0\ndocker run img torchrun --nproc_per_node 4" + program)
+          .ok());
+  EXPECT_TRUE(
+      check("export CUDA_VISIBLE_DEVICES=0,1,\ntorchrun --nproc_per_node gpu" + program).ok());
+}
+
 TEST_F(LaunchFiles, AnOptionThatIsCutOff) {
   const CheckReport report = check(
       "torchrun --nproc_per_node 8 train.py --per_device_train_batch_size 1\n--max_length 64 \\\n"
@@ -345,6 +376,34 @@ TEST_F(LaunchFiles, AProgramWithAYamlOfItsOwn) {
   EXPECT_EQ(report.job.lora.rank, 16);
   EXPECT_EQ(report.job.layout.recompute, Recompute::kFull);
   EXPECT_TRUE(report.has_model);
+}
+
+TEST_F(LaunchFiles, AStrategyThatIsNotKnownIsAskedFor) {
+  const std::string program = " train.py --per_device_train_batch_size 1 --max_length 64 ";
+  const auto asks = [&](const std::string& script, const std::string& name) {
+    const std::string message = refusal_of([&] { check(script); });
+    EXPECT_NE(message.find("--set " + name + "=VALUE"), std::string::npos) << message;
+  };
+  asks("torchrun --nproc_per_node 8" + program + "--deepspeed $DS\n", "DS");
+  asks("torchrun --nproc_per_node 8" + program + "--fsdp $F\n", "F");
+  asks("accelerate launch --config_file $C" + program + "\n", "C");
+  asks("accelerate launch --use_deepspeed --zero_stage $Z" + program + "\n", "Z");
+  const std::string eight = "torchrun --nproc_per_node 8" + program;
+  EXPECT_EQ(check(eight + "--deepspeed zero3\n").job.layout.zero, 3);
+  EXPECT_EQ(
+      check(eight + "--deepspeed '{\"zero_optimization\": {\"stage\": 2}}'\n").job.layout.zero, 2);
+  write("r.yaml", "per_device_train_batch_size: 1\nfsdp: [full_shard, auto_wrap]\n");
+  EXPECT_EQ(check("torchrun --nproc_per_node 8 sft.py --config r.yaml\n").job.layout.zero, 3);
+  EXPECT_EQ(check(eight + "--fsdp False\n").job.layout.zero, 0);
+}
+
+TEST_F(LaunchFiles, AGuessedLengthSettlesNothing) {
+  const std::string program =
+      "torchrun --nproc_per_node 4 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --bf16 "
+      "True "
+      "--per_device_train_batch_size 8 --fsdp \"full_shard auto_wrap\"";
+  EXPECT_EQ(check(program + "\n").memory->fit, Fit::kTight);
+  EXPECT_EQ(check(program + " --model_max_length 4096\n").memory->fit, Fit::kDoesNotFit);
 }
 
 TEST_F(LaunchFiles, AYamlThatIsNotHereIsTold) {

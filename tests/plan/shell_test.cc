@@ -222,6 +222,14 @@ TEST(Shell, OptionsOfABatchHeader) {
   const std::string tasks = "#SBATCH --ntasks=16\n#SBATCH --ntasks-per-node=8\n";
   EXPECT_EQ(last(tasks + "run $SLURM_NNODES\n"), "run|2");
   EXPECT_EQ(last("#SBATCH -N2\n#SBATCH -G 16\nrun $SLURM_GPUS_ON_NODE\n"), "run|8");
+  EXPECT_EQ(last("#SBATCH -N 2 -n 16 # two servers\nrun $SLURM_NNODES $SLURM_NTASKS\n"),
+            "run|2|16");
+  EXPECT_FALSE(read_script("#SBATCH --gres=lscratch:200\nrun $SLURM_GPUS_ON_NODE\n")
+                   .commands.back()
+                   .words.back()
+                   .known());
+  EXPECT_EQ(last("#SBATCH -N 2\nA=one\nif [ -n \"$SLURM_JOB_ID\" ]; then A=two; fi\nrun $A\n"),
+            "run|two");
   // Slurm reads up to the first command.
   EXPECT_EQ(last("#SBATCH -N 2\ncat <<EOF > job\n#SBATCH -N 8\nEOF\nrun $SLURM_NNODES\n"), "run|2");
   EXPECT_FALSE(

@@ -96,11 +96,14 @@ class AccelerateReader {
   }
 
   AccelerateConfig read() {
-    if (const auto file = options_.find("config_file"); file && file->word.known()) {
-      load(file->word.text);
+    if (const std::string file = told("config_file"); !file.empty()) {
+      load(file);
     }
     out_.num_processes = number("num_processes", root_, "num_processes");
-    out_.num_machines = std::max<int64_t>(number("num_machines", root_, "num_machines"), 1);
+    const auto machines = options_.find("num_machines");
+    out_.num_machines = machines && !machines->word.known()
+                            ? 0
+                            : std::max<int64_t>(number("num_machines", root_, "num_machines"), 1);
     out_.precision = lower(value("mixed_precision", root_, "mixed_precision"));
     const std::string type = lower(yaml_scalar(root_, "distributed_type"));
     if (options_.is_on("use_deepspeed") || type == "deepspeed") {
@@ -128,6 +131,10 @@ class AccelerateReader {
                   out_.where.text(), shortened(name, 200));
     }
     const std::string text = inside == nullptr ? read_file(path) : inside->text;
+    constexpr size_t kMostBytes = 1 << 20;
+    if (text.size() > kMostBytes) {
+      throw_error(ErrorCode::kCorruptData, "{}: is larger than 1 MiB: no configuration", path);
+    }
     try {
       const std::vector<YAML::Node> documents = yaml_documents(text);
       root_ = documents.empty() ? YAML::Node() : documents[0];
@@ -167,8 +174,18 @@ class AccelerateReader {
 
   // The launcher's option, else the file's key.
   std::string value(std::string_view option, const YAML::Node& section, const char* key) const {
+    const std::string text = told(option);
+    return text.empty() ? yaml_scalar(section, key) : text;
+  }
+
+  // An option of the launcher; empty: not given.
+  std::string told(std::string_view option) const {
     const auto flag = options_.find(option);
-    return flag && flag->word.known() ? flag->word.text : yaml_scalar(section, key);
+    if (flag && !flag->word.known()) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: the value of --{} is not known: {}",
+                  flag->where.text(), option, flag->word.unknown);
+    }
+    return flag ? flag->word.text : "";
   }
 
   int64_t number(std::string_view option, const YAML::Node& section, const char* key) const {
@@ -246,6 +263,10 @@ AccelerateConfig fsdp_of_trainer(const std::string& value, const SourceLine& whe
   config.where = where;
   for (const std::string& word : split(lower(value), ' ')) {
     config.offload_parameters = config.offload_optimizer |= word == "offload";
+    if (word == "true") {
+      config.zero = 3;
+      config.strategy = "FSDP full_shard";
+    }
     for (const Strategy& strategy : kStrategies) {
       if (word != strategy.name && word != strategy.number) {
         continue;

@@ -12,8 +12,8 @@
 namespace plait {
 
 struct AccelerateConfig {
-  int64_t num_processes = 0;  // of all machines; 0: not told
-  int64_t num_machines = 1;
+  int64_t num_processes = 0;   // of all machines; 0: not told
+  int64_t num_machines = 1;    // 0: not known
   std::string precision;       // "bf16", "fp16", "no"; empty: not told
   std::string deepspeed_file;  // a DeepSpeed configuration; its numbers beat the ones below
   int zero = 0;                // FSDP's FULL_SHARD is stage 3, SHARD_GRAD_OP stage 2

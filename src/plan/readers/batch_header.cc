@@ -17,12 +17,13 @@ struct Count {
   int line = 0;
 };
 
-// "gpu:a100:8", "gpu:4,lscratch:200", "npu:8", "8": the number of accelerators.
-std::string accelerators_of(std::string_view value) {
+// "gpu:a100:8", "gpu:4,lscratch:200", "npu:8", "8": the number of accelerators. With `names_kind`
+// only those of the kinds gpu and npu are.
+std::string accelerators_of(std::string_view value, bool names_kind) {
   const std::vector<std::string> entries = split(value, ',');
   for (const std::string& entry : entries) {
     const std::string kind = entry.substr(0, entry.find(':'));
-    if (kind == "gpu" || kind == "npu" || entries.size() == 1) {
+    if (kind == "gpu" || kind == "npu" || (entries.size() == 1 && !names_kind)) {
       return entry.substr(entry.rfind(':') + 1);
     }
   }
@@ -55,7 +56,7 @@ void read_option(std::string_view row, int line, std::map<std::string, Count>& c
     }
     const std::string name = key;
     value = name == "nodes" ? value.substr(0, value.find('-')) : value;  // "2-4": at least 2
-    value = name.ends_with("devices") ? accelerators_of(value) : value;
+    value = name.ends_with("devices") ? accelerators_of(value, option == "--gres") : value;
     const auto number = parse_integer(value);
     if (number && *number > 0 && *number <= kMostTasks) {
       counts[name] = {*number, line};
@@ -82,7 +83,14 @@ std::vector<BatchVariable> read_batch_header(std::string_view text) {
     }
     if (row.starts_with("#SBATCH ")) {
       row.remove_prefix(8);
-      read_option(row.substr(std::min(row.find_first_not_of(" \t"), row.size())), line, counts);
+      row.remove_prefix(std::min(row.find_first_not_of(" \t"), row.size()));
+      // Several options may stand in a line, up to a comment.
+      row = row.substr(0, row.find(" #"));
+      while (!row.empty()) {
+        read_option(row, line, counts);
+        const size_t next = row.find(" -");
+        row = next == std::string_view::npos ? std::string_view() : row.substr(next + 1);
+      }
     }
   }
   if (counts.empty()) {

@@ -128,6 +128,7 @@ void DeepSpeedReader::settle_model() {
     const int64_t most = job.model.max_position_embeddings;
     job.batch.seq_len = most > 0 ? std::min<int64_t>(4096, most) : 4096;
     if (out_.has_model) {
+      out_.memory_is_upper_bound = true;  // as a verdict: nobody said how long the rows are
       out_.assumptions.push_back({fmt::format("the sequence is not in the file: {} tokens are "
                                               "assumed; give them with --seq",
                                               job.batch.seq_len),

@@ -208,7 +208,9 @@ DeviceRequest ManifestReader::devices_asked(const YAML::Node& container) const {
     }
     for (const auto& entry : list) {
       const std::string name = entry.first.IsScalar() ? entry.first.Scalar().substr(0, 60) : "";
-      if (name.starts_with("huawei.com/") || name == "nvidia.com/gpu") {
+      // "huawei.com/npu-memory" and the like are shares of a device.
+      const bool whole = !name.ends_with("-memory") && !name.ends_with("-core");
+      if ((name.starts_with("huawei.com/") && whole) || name == "nvidia.com/gpu") {
         return {name, entry.second};
       }
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/readers/flag_set.h"
 #include "plan/readers/launch_words.h"
 
@@ -64,6 +65,13 @@ void read_environment(Launch& launch, const std::string& origin) {
     launch.world = value("SLURM_NTASKS");
   }
   const bool factory = launch.launcher == "llamafactory-cli";
+  // torchrun reads what it is not told from variables, which Kubeflow's operator sets.
+  if (launch.launcher == "torchrun") {
+    launch.servers = launch.servers > 0 ? launch.servers : value("PET_NNODES");
+    launch.per_server = launch.per_server > 0 ? launch.per_server : value("PET_NPROC_PER_NODE");
+    launch.servers = std::max<int64_t>(launch.servers, 1);
+    launch.per_server = std::max<int64_t>(launch.per_server, 1);
+  }
   if (launch.kind == ProgramKind::kSwift || launch.launcher == "swift" || factory) {
     launch.per_server = value("NPROC_PER_NODE");
     launch.servers = std::max<int64_t>(value("NNODES"), 1);
@@ -179,6 +187,12 @@ std::optional<Launch> find_launch(const ShellScript& script) {
   return read;
 }
 
+int64_t count_listed(const std::string& list) {
+  const std::vector<std::string> parts = split(list, ',');
+  return std::count_if(parts.begin(), parts.end(),
+                       [](const std::string& part) { return !trimmed(part).empty(); });
+}
+
 bool has_ascend_variables(const std::map<std::string, ShellWord>& environment) {
   return std::any_of(environment.begin(), environment.end(), [](const auto& variable) {
     const std::string& name = variable.first;
@@ -192,7 +206,7 @@ int64_t count_shown_devices(const Launch& launch, const std::string& origin,
   for (const char* name : {"ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}) {
     const auto found = launch.environment.find(name);
     if (found != launch.environment.end() && found->second.known() && !found->second.text.empty()) {
-      return std::count(found->second.text.begin(), found->second.text.end(), ',') + 1;
+      return count_listed(found->second.text);
     }
   }
   notes.push_back({fmt::format("how many processes is not told: one for each device of a server, "

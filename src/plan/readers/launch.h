@@ -34,7 +34,8 @@ struct Launch {
   int line = 0;
   // An option that begins a line of its own behind the command: the line before lacks its '\\'.
   std::optional<ShellWord> stray_option;
-  bool joins_ray = false;  // the script starts Ray: devices of other servers count
+  bool in_container = false;  // docker run and the like stand in front
+  bool joins_ray = false;     // the script starts Ray: devices of other servers count
   std::vector<Note> notes;
 
   int64_t world_size() const { return world > 0 ? world : servers * per_server; }
@@ -46,6 +47,9 @@ std::optional<Launch> find_launch(const ShellScript& script);
 
 // True if a variable is one of Ascend's software.
 bool has_ascend_variables(const std::map<std::string, ShellWord>& environment);
+
+// Devices in a list such as "0,1,3".
+int64_t count_listed(const std::string& list);
 
 inline constexpr int64_t kAssumedDevices = 8;
 

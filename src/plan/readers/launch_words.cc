@@ -29,12 +29,38 @@ bool tunes(const std::string& verb) {
   return verb == "sft" || verb == "pt" || verb == "rlhf";
 }
 
-// Options of launchers that take no value; all others take one.
-constexpr std::array<std::string_view, 16> kBareOptions = {
-    "--standalone", "--no-python", "--no_python",     "--module",   "-m",
-    "--use-env",    "--use_env",   "--run-path",      "--run_path", "--no_local_rank",
-    "--multi_gpu",  "--cpu",       "--use_deepspeed", "--use_fsdp", "--enable_each_rank_log",
-    "--force_multi"};
+// Options of launchers that take no value, with '_' for '-'; all others take one.
+constexpr std::array<std::string_view, 25> kBareOptions = {"--standalone",
+                                                           "--no_python",
+                                                           "--module",
+                                                           "-m",
+                                                           "--use_env",
+                                                           "--run_path",
+                                                           "--no_local_rank",
+                                                           "--multi_gpu",
+                                                           "--cpu",
+                                                           "--use_cpu",
+                                                           "--use_deepspeed",
+                                                           "--use_fsdp",
+                                                           "--use_megatron_lm",
+                                                           "--use_xpu",
+                                                           "--force_multi",
+                                                           "--same_network",
+                                                           "--debug",
+                                                           "--quiet",
+                                                           "-q",
+                                                           "--tpu",
+                                                           "--bind_cores_to_rank",
+                                                           "--no_ssh",
+                                                           "--no_ssh_check",
+                                                           "--save_pid",
+                                                           "--enable_elastic_training"};
+
+bool is_bare_option(std::string option) {
+  std::replace(option.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(2, option.size())),
+               option.end(), '-', '_');
+  return std::find(kBareOptions.begin(), kBareOptions.end(), option) != kBareOptions.end();
+}
 
 class Reader {
  public:
@@ -176,6 +202,7 @@ void Reader::skip_wrappers() {
           words_.begin());
       at_ = std::min(at_ + 1, words_.size());
     } else if (is_one_of(kOptions, name) || is_one_of(kContainers, name)) {
+      launch_.in_container = launch_.in_container || is_one_of(kContainers, name);
       if (!find_program(at_ + 1)) {
         find_image();
         at_ = image_ > 0 ? image_ : words_.size();
@@ -207,7 +234,15 @@ bool Reader::read_mpi() {
     const size_t equals = option.find('=');
     std::string value = equals == std::string::npos ? word(at_ + 1) : option.substr(equals + 1);
     option = option.substr(0, equals);
-    const size_t value_at = equals == std::string::npos ? at_ + 1 : at_;
+    size_t value_at = equals == std::string::npos ? at_ + 1 : at_;
+    // "-n8"
+    const bool glued =
+        option.size() > 2 && option[1] != '-' && option[2] >= '0' && option[2] <= '9';
+    if (glued) {
+      value = option.substr(2);
+      option = option.substr(0, 2);
+      value_at = at_;
+    }
     const bool total =
         option == "-n" || option == "-np" || option == "--ntasks" || option == "--np";
     if (total) {
@@ -229,10 +264,14 @@ bool Reader::read_mpi() {
                                                   "--preserve-env",
                                                   "--unbuffered",
                                                   "--overlap",
-                                                  "--kill-on-bad-exit"};
+                                                  "--kill-on-bad-exit",
+                                                  "--pty",
+                                                  "--tag-output",
+                                                  "--verbose",
+                                                  "-v"};
     const bool bare = std::find(std::begin(kFlags), std::end(kFlags), option) != std::end(kFlags);
     const bool pair = option == "-mca" || option == "--mca";
-    at_ += equals != std::string::npos || bare ? 1 : pair ? 3 : 2;
+    at_ += equals != std::string::npos || bare || glued ? 1 : pair ? 3 : 2;
   }
   return true;
 }
@@ -261,7 +300,7 @@ void Reader::read_options() {
   while (at_ < words_.size() && word(at_).starts_with("-")) {
     const std::string option = word(at_);
     const size_t equals = option.find('=');
-    if (std::find(kBareOptions.begin(), kBareOptions.end(), option) != kBareOptions.end()) {
+    if (is_bare_option(option)) {
       ++at_;
       continue;
     }
@@ -369,13 +408,11 @@ std::optional<Launch> Reader::read() {
     read_options();
     return take_program();
   }
-  if (name == "torchrun" || name == "msrun" || name == "deepspeed" || name == "accelerate") {
+  if (name == "torchrun" || name == "msrun" || name == "deepspeed" ||
+      (name == "accelerate" && word(at_ + 1) == "launch")) {
     launch_.launcher = name;
     forget_outer_counts();
     at_ += name == "accelerate" && word(at_ + 1) == "launch" ? 2 : 1;
-    if (name == "torchrun") {
-      launch_.per_server = launch_.servers = 1;
-    }
     read_options();
     return take_program();
   }
@@ -401,6 +438,7 @@ std::optional<Launch> Reader::read() {
   }
   if ((name == "swift" && tunes(verb)) || (name == "llamafactory-cli" && verb == "train")) {
     launch_.launcher = name;
+    forget_outer_counts();
     return take_command(ProgramKind::kPython);
   }
   if ((name == "bash" || name == "sh") && word(at_ + 1).ends_with("msrun_launcher.sh")) {

@@ -24,9 +24,8 @@ void ShellRunner::set_batch_variables(std::string_view text) {
   const std::vector<BatchVariable> variables = read_batch_header(text);
   if (!variables.empty()) {
     // Scripts that ask whether they are in a job: this one is.
-    for (const std::string name : {"SLURM_JOB_ID", "SLURM_JOBID"}) {
-      state_.assign(name, {state_.make_unknown(
-                              "$" + name, {name + " is known only when the job runs", 0, false})});
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID"}) {
+      state_.assign(name, {known_text("1", 0)});
       state_.mark_exported(name);
     }
   }

@@ -29,6 +29,8 @@ struct ShellCommand {
 struct ShellOptions {
   // Values that the script does not get to change: of variables, and of its arguments ("1", "2").
   std::map<std::string, std::string> settings;
+  // The environment that it starts in: exported, and its own to change.
+  std::map<std::string, std::string> environment = {};
 };
 
 struct ShellScript {

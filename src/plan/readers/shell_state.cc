@@ -29,6 +29,9 @@ ShellText known_text(std::string_view chars, int line) {
 
 ShellState::ShellState(std::string origin, const ShellOptions& options)
     : origin_(std::move(origin)), settings_(options.settings) {
+  for (const auto& [name, value] : options.environment) {
+    variables_[name] = {.items = {known_text(value, 0)}, .exported = true};
+  }
   for (const auto& [name, value] : settings_) {
     variables_[name] = {.items = {known_text(value, 0)}, .exported = false};
   }

@@ -66,36 +66,6 @@ TrainerFlags flags_of(const Launch& launch, const std::string& origin,
   return flags;
 }
 
-std::optional<TrainerFlag> config_flag(const Launch& launch, const TrainerFlags& flags) {
-  for (const std::string_view name : kConfigFlags) {
-    auto flag = flags.find(name);
-    if (flag && (flag->word.text.ends_with(".json") || launch.launcher == "swift")) {
-      return flag;
-    }
-  }
-  return std::nullopt;
-}
-
-// The value of --deepspeed: a file, or a name that stands for one of the framework's own. Empty:
-// none. Of a path whose beginning is not known, what is there of its end.
-std::string config_name(const std::optional<TrainerFlag>& flag) {
-  if (!flag || flag->word.known()) {
-    return flag ? flag->word.text : "";
-  }
-  std::string rest = flag->word.text;
-  for (size_t slash = rest.find('/'); slash != std::string::npos; slash = rest.find('/')) {
-    rest = rest.substr(slash + 1);
-    if (rest.ends_with(".json") && path_exists(find_beside(rest, flag->where.file))) {
-      return rest;
-    }
-  }
-  if (rest.ends_with(".json") && rest.size() < flag->word.text.size()) {
-    return rest;
-  }
-  throw_error(ErrorCode::kInvalidArgument, "{}: the value of --deepspeed is not known: {}",
-              flag->where.text(), flag->word.unknown);
-}
-
 // A DeepSpeed configuration that says the same of memory.
 std::string zero_config(int stage, bool offload_optimizer, bool offload_parameters,
                         bool is_bf16 = false) {
@@ -120,6 +90,42 @@ std::string published_config(const std::string& name) {
     }
   }
   return "";
+}
+
+std::optional<TrainerFlag> config_flag(const Launch& launch, const TrainerFlags& flags) {
+  for (const std::string_view name : kConfigFlags) {
+    auto flag = flags.find(name);
+    if (!flag) {
+      continue;
+    }
+    const std::string& text = flag->word.text;
+    const bool names_config = text.ends_with(".json") || text.starts_with("{") ||
+                              !published_config(text).empty() || launch.launcher == "swift";
+    if (names_config || !flag->word.known()) {
+      return flag;
+    }
+  }
+  return std::nullopt;
+}
+
+// The value of --deepspeed: a file, or a name that stands for one of the framework's own. Empty:
+// none. Of a path whose beginning is not known, what is there of its end.
+std::string config_name(const std::optional<TrainerFlag>& flag) {
+  if (!flag || flag->word.known()) {
+    return flag ? flag->word.text : "";
+  }
+  std::string rest = flag->word.text;
+  for (size_t slash = rest.find('/'); slash != std::string::npos; slash = rest.find('/')) {
+    rest = rest.substr(slash + 1);
+    if (rest.ends_with(".json") && path_exists(find_beside(rest, flag->where.file))) {
+      return rest;
+    }
+  }
+  if (rest.ends_with(".json") && rest.size() < flag->word.text.size()) {
+    return rest;
+  }
+  throw_error(ErrorCode::kInvalidArgument, "{}: the value of --deepspeed is not known: {}",
+              flag->where.text(), flag->word.unknown);
 }
 
 struct ConfigText {
@@ -186,13 +192,15 @@ void read_checkpointing(const Launch& launch, const TrainerFlags& flags, ReadJob
 std::string find_savings(const Launch& launch, const TrainerFlags& flags, bool has_config) {
   for (const std::string_view name :
        {"pure_bf16", "load_in_4bit", "load_in_8bit", "use_galore", "use_badam", "use_apollo",
-        "use_unsloth", "use_liger_kernel", "enable_liger_kernel", "freeze_backbone"}) {
+        "use_unsloth", "use_liger_kernel", "enable_liger_kernel", "freeze_backbone", "freeze_llm",
+        "freeze_language_model"}) {
     if (flags.is_on(name)) {
       return std::string(name);
     }
   }
-  for (const std::string_view name : {"quantization_bit", "quant_bits"}) {
-    if (const auto bits = flags.find(name); bits && bits->word.text != "0") {
+  for (const std::string_view name : {"quantization_bit", "quant_bits", "bits"}) {
+    if (const auto bits = flags.find(name);
+        bits && (bits->word.text == "4" || bits->word.text == "8")) {
       return std::string(name);
     }
   }
@@ -249,8 +257,10 @@ class TrainerReader {
                              accelerate_->notes.end());
       job.unknown_flags.insert(job.unknown_flags.end(), accelerate_->unknown_keys.begin(),
                                accelerate_->unknown_keys.end());
-      job.servers = accelerate_->num_machines;
-      job.per_server = world_ / accelerate_->num_machines;
+      if (is_accelerate(launch_) && accelerate_->num_machines > 0) {
+        job.servers = accelerate_->num_machines;
+        job.per_server = world_ / accelerate_->num_machines;
+      }
       if (accelerate_->recomputes) {
         job.job.layout.recompute = Recompute::kFull;
       }
@@ -274,13 +284,18 @@ class TrainerReader {
     const auto fsdp = flags_.find("fsdp");
     if (is_accelerate(launch_)) {
       accelerate_ = read_accelerate(launch_, script_);
-    } else if (!flag && fsdp && fsdp->word.known() && !fsdp->word.text.empty()) {
+    } else if (!flag && fsdp && !fsdp->word.known()) {
+      throw_error(ErrorCode::kInvalidArgument, "{}: the value of --fsdp is not known: {}",
+                  fsdp->where.text(), fsdp->word.unknown);
+    } else if (!flag && fsdp && flags_.is_on("fsdp")) {
       accelerate_ = fsdp_of_trainer(fsdp->word.text, fsdp->where);
     }
     const std::string name = flag          ? config_name(flag)
                              : accelerate_ ? accelerate_->deepspeed_file
                                            : "";
-    if (!name.empty()) {
+    if (name.starts_with("{")) {
+      config_ = {"(in the command)", name, script_.origin};
+    } else if (!name.empty()) {
       config_ = find_config(name, script_);
     } else if (accelerate_) {
       config_.text = zero_config(accelerate_->zero, accelerate_->offload_optimizer,
@@ -296,7 +311,8 @@ class TrainerReader {
     }
     world_ = accelerate_->num_processes;
     if (world_ == 0 && options_.devices == 0) {
-      world_ = accelerate_->num_machines * count_shown_devices(launch_, script_.origin, unread_);
+      world_ = std::max<int64_t>(accelerate_->num_machines, 1) *
+               count_shown_devices(launch_, script_.origin, unread_);
     }
   }
 

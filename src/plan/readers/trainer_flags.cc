@@ -6,6 +6,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/readers/flag_set.h"
 #include "plan/readers/yaml_node.h"
 
@@ -63,14 +64,14 @@ std::optional<bool> TrainerFlags::find_switch(std::string_view name) const {
   if (!flag) {
     return std::nullopt;
   }
-  const std::string& text = flag->word.text;
-  return text != "False" && text != "false" && text != "0" && text != "no";
+  const std::string text = lower(flag->word.text);
+  return text != "false" && text != "0" && text != "no" && text != "off" && !text.empty();
 }
 
 int64_t TrainerFlags::find_size(std::initializer_list<std::string_view> names) const {
   for (const std::string_view name : names) {
     const auto flag = find(name);
-    if (!flag) {
+    if (!flag || flag->word.text == "0" || lower(flag->word.text) == "none") {
       continue;
     }
     if (!flag->word.known()) {
@@ -100,12 +101,21 @@ std::vector<ShellWord> yaml_flags(const std::string& text, const std::string& or
         continue;
       }
       for (const auto& entry : document) {
-        if (entry.first.IsScalar() && entry.second.IsScalar()) {
-          taken += entry.first.Scalar().size() + entry.second.Scalar().size();
+        // Lists as a program takes them on its command line: "fsdp: [full_shard, offload]".
+        std::string value = entry.second.IsScalar() ? entry.second.Scalar() : "";
+        constexpr size_t kMostItems = 64;
+        for (size_t i = 0; entry.second.IsSequence() && i < entry.second.size() && i < kMostItems;
+             ++i) {
+          const YAML::Node item = entry.second[i];
+          value += (value.empty() ? "" : " ") + (item.IsScalar() ? item.Scalar() : "");
+          taken += value.size();
+        }
+        if (entry.first.IsScalar() && !entry.second.IsMap()) {
+          taken += entry.first.Scalar().size() + value.size();
           if (taken > 4 * kMostBytes) {
             throw_error(ErrorCode::kCorruptData, "{}: its values take more than 4 MiB", origin);
           }
-          flags.push_back({.text = "--" + entry.first.Scalar() + "=" + entry.second.Scalar(),
+          flags.push_back({.text = "--" + entry.first.Scalar() + "=" + value,
                            .line = entry.first.Mark().line + 1,
                            .unknown = {}});
         }
