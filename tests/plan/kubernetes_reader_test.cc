@@ -248,6 +248,20 @@ spec:
   EXPECT_TRUE(judged);
 }
 
+TEST(Kubernetes, WordsOfACommand) {
+  const auto script_of = [](const std::string& command) {
+    const std::string text =
+        "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n      containers:\n"
+        "        - name: t\n          env: [{name: N, value: \"4\"}]\n          command: " +
+        command + "\n";
+    return read_manifest(text, "job.yaml")->script;
+  };
+  EXPECT_EQ(script_of("[/bin/bash, -ec, torchrun a.py]"), "torchrun a.py ");
+  EXPECT_EQ(script_of("[bash, -o, pipefail, -c, torchrun a.py]"), "torchrun a.py ");
+  EXPECT_EQ(script_of("[torchrun, --nproc_per_node=$(N), a.py, -c, x]"),
+            "torchrun --nproc_per_node=4 a.py -c x ");
+}
+
 TEST(Kubernetes, AConfigMapAloneIsItsScript) {
   const std::string text =
       "apiVersion: v1\nkind: ConfigMap\ndata:\n  notes.txt: hello\n  train.sh: |\n"

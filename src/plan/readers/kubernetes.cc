@@ -132,18 +132,17 @@ YAML::Node ManifestReader::child(const YAML::Node& map, const char* key) const {
 }
 
 int64_t ManifestReader::count(const YAML::Node& node, const char* what) const {
-  const std::optional<int64_t> value =
-      node.IsScalar() ? parse_integer(node.Scalar()) : std::nullopt;
+  const int64_t value = node.IsScalar() ? parse_integer(node.Scalar()).value_or(-1) : -1;
   if (node.IsScalar() && node.Scalar().find('$') != std::string::npos) {
     throw_error(ErrorCode::kInvalidArgument,
                 "{}: {} is the placeholder {}: fill it in first (envsubst), then check the result",
                 where(node).text(), what, node.Scalar().substr(0, 60));
   }
-  if (!value || *value < 0 || *value > kMaxCount) {
+  if (value < 0 || value > kMaxCount) {
     throw_error(ErrorCode::kInvalidArgument, "{}: {} must be a whole number of 0 to {}",
                 where(node).text(), what, kMaxCount);
   }
-  return *value;
+  return value;
 }
 
 // Volcano: spec.tasks; the operators: spec.*replicaSpecs or *ReplicaSpecs; batch/v1: spec.template.
@@ -236,17 +235,20 @@ YAML::Node ManifestReader::main_container(const YAML::Node& containers) const {
 // The command of a container, or the ConfigMap's file that it runs.
 Program ManifestReader::program_of(const YAML::Node& container) {
   std::string words;
+  bool in_shell_options = false;
   for (const char* key : {"command", "args"}) {
     const YAML::Node list = child(container, key);
     require_at_most(list, kMostWords, "words of a command");
     for (const YAML::Node& word : list) {
       const std::string text = word.IsScalar() ? word.Scalar() : "";
       take_text(list, text.size() + 1, command_bytes_);
-      // "bash -c TEXT": the text is the script.
-      const bool shell = text == "-c" || text == "-lc" || text == "-xc" ||
-                         text.ends_with("/bash") || text == "bash" || text.ends_with("/sh") ||
-                         text == "sh";
-      words += shell ? "" : text + " ";
+      // "bash -o pipefail -ec TEXT": the text is the script.
+      const std::string program = text.substr(text.rfind('/') + 1);
+      const bool shell = program == "bash" || program == "sh";
+      const bool option = in_shell_options && (text.starts_with("-") || text == "pipefail");
+      in_shell_options = shell || (option && text.find('c') == std::string::npos) ||
+                         (option && text == "pipefail");
+      words += shell || option ? "" : text + " ";
     }
   }
   const auto of_name = [](unsigned char c) {
@@ -375,6 +377,15 @@ Manifest ManifestReader::read_job(const YAML::Node& job) {
   found.script_name = std::move(program.name);
   read_environment(runs, found);
   add_operator_variables(job, found);
+  // "$(NAME)" in a command is filled in before the program starts.
+  for (const auto& [name, value] : found.environment) {
+    const std::string use = "$(" + name + ")";
+    for (size_t at = found.script.find(use); at != std::string::npos;
+         at = found.script.find(use, at + value.size())) {
+      take_text(job, value.size(), command_bytes_);
+      found.script.replace(at, use.size(), value);
+    }
+  }
   return found;
 }
 
