@@ -333,6 +333,14 @@ TEST_F(LaunchFiles, VariablesThatTheLauncherDoesNotRead) {
       check("export CUDA_VISIBLE_DEVICES=0,1,\ntorchrun --nproc_per_node gpu" + program).ok());
 }
 
+TEST_F(LaunchFiles, HostsOfDeepSpeed) {
+  write("hosts", "# all\nworker-0 slots=8\nworker-1 slots=8 # new\nworker-2 slots=4\n\n");
+  const std::string program = " --hostfile hosts train.py --per_device_train_batch_size 1\n";
+  EXPECT_EQ(check("deepspeed" + program).world_size, 12);
+  EXPECT_EQ(check("deepspeed --num_nodes 2" + program).world_size, 8);
+  EXPECT_EQ(check("deepspeed --num_nodes 2 --num_gpus 8" + program).world_size, 16);
+}
+
 TEST_F(LaunchFiles, AnOptionThatIsCutOff) {
   const CheckReport report = check(
       "torchrun --nproc_per_node 8 train.py --per_device_train_batch_size 1\n--max_length 64 \\\n"

@@ -297,6 +297,12 @@ TEST(Shell, WorkIsBounded) {
   EXPECT_NE(refusal(doubling).find("expands"), std::string::npos);
   EXPECT_NE(refusal("f() { f; f; }\nf\n").find("nested too deeply"), std::string::npos);
   EXPECT_NE(refusal("run " + std::string(3000, '(')), "accepted");
+  // So is the environment.
+  std::string exports;
+  for (int i = 0; i < 15000; ++i) {
+    exports += "A" + std::to_string(i) + "=1\nr\n";
+  }
+  EXPECT_NE(refusal(exports), "accepted");
   // A prefix is copied to every command of its text.
   std::string prefix = "srun";
   for (int i = 0; i < 3000; ++i) {

@@ -47,7 +47,7 @@ std::string_view value_of(std::string_view row, std::string_view option) {
 void read_option(std::string_view row, int line, std::map<std::string, Count>& counts) {
   static constexpr std::pair<std::string_view, const char*> kOptions[] = {
       {"--nodes", "nodes"},  {"-N", "nodes"},           {"--ntasks-per-node", "tasks_per_node"},
-      {"--ntasks", "tasks"}, {"-n", "tasks"},           {"--gpus-per-node", "devices"},
+      {"--ntasks", "tasks"}, {"-n", "tasks"},           {"--gpus-per-node", "per_node_devices"},
       {"--gres", "devices"}, {"--gpus", "all_devices"}, {"-G", "all_devices"}};
   for (const auto& [option, key] : kOptions) {
     std::string value(value_of(row, option));
@@ -99,6 +99,8 @@ std::vector<BatchVariable> read_batch_header(std::string_view text) {
   Count nodes = counts["nodes"];
   Count tasks = counts["tasks"];
   Count devices = counts["devices"];
+  const Count per_node_devices = counts["per_node_devices"];
+  devices = devices.value > 0 ? devices : per_node_devices;
   const Count per_node = counts["tasks_per_node"];
   const Count all_devices = counts["all_devices"];
   if (nodes.value == 0) {
@@ -125,7 +127,7 @@ std::vector<BatchVariable> read_batch_header(std::string_view text) {
   set("SLURM_NTASKS", tasks);
   set("SLURM_NPROCS", tasks);
   set("SLURM_NTASKS_PER_NODE", per_node);
-  set("SLURM_GPUS_PER_NODE", devices);
+  set("SLURM_GPUS_PER_NODE", per_node_devices);
   set("SLURM_GPUS_ON_NODE", devices);
   return variables;
 }

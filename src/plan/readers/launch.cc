@@ -4,9 +4,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "plan/readers/flag_set.h"
 #include "plan/readers/launch_words.h"
+#include "plan/readers/read_job.h"
+#include "plan/readers/trainer_flags.h"
 
 namespace plait {
 namespace {
@@ -81,8 +84,40 @@ void read_environment(Launch& launch, const std::string& origin) {
   }
 }
 
+// deepspeed --hostfile FILE: "worker-0 slots=8", a line a server; of a file that is here.
+void read_hostfile(Launch& launch, const std::string& origin) {
+  TrainerFlags options;
+  options.add(launch.launcher_arguments, origin);
+  const auto file = options.find("hostfile");
+  const std::string path = file && file->word.known() ? find_beside(file->word.text, origin) : "";
+  if (!path_exists(path)) {
+    return;
+  }
+  int64_t servers = 0, slots = 0;
+  for (const std::string& line : split(read_file(path), '\n')) {
+    const size_t at = line.find("slots=");
+    const std::string host = trimmed(line);
+    if (at == std::string::npos || host.starts_with("#")) {
+      continue;
+    }
+    const std::string digits = line.substr(at + 6);
+    const int64_t count =
+        parse_integer(digits.substr(0, digits.find_first_not_of("0123456789"))).value_or(0);
+    ++servers;
+    slots = servers == 1 ? count : std::min(slots, count);
+  }
+  if (slots > 0) {
+    launch.servers = launch.servers > 0 ? std::min(launch.servers, servers) : servers;
+    launch.per_server = slots;
+    launch.world_where = file->where;
+  }
+}
+
 void finish(Launch& launch, const std::string& origin) {
   read_environment(launch, origin);
+  if (launch.launcher == "deepspeed" && launch.per_server == 0 && launch.world == 0) {
+    read_hostfile(launch, origin);
+  }
   if (launch.launcher == "deepspeed" && launch.per_server == 0 && launch.world == 0) {
     launch.servers = std::max<int64_t>(launch.servers, 1);
     launch.per_server = count_shown_devices(launch, origin, launch.notes);

@@ -129,6 +129,7 @@ ShellStatus ShellRunner::run_simple(const ShellNode& node) {
   }
   ShellCommand command;
   command.line = node.line;
+  state_.charge(state_.variables().size() / 4, node.line);
   command.environment = exported();
   for (const auto& [name, word] : command.environment) {
     state_.charge(word.text.size() / 8, node.line);
