@@ -233,9 +233,10 @@ spec:
           containers:
             - name: pytorch
               env: [{name: HCCL_CONNECT_TIMEOUT, value: "60"}, {name: TP, value: "1"}]
-              command: [bash, -c, "export TP=4; torchrun pretrain_gpt.py --num-layers 4 --hidden-size 64
-                --num-attention-heads 4 --tensor-model-parallel-size $TP"]
-              resources: {limits: {huawei.com/Ascend910: 8, huawei.com/npu-memory: 65536}}
+              command: [bash, -c, "export TP=4; torchrun pretrain_gpt.py --num-layers 4
+                --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size $TP"]
+              resources:
+                limits: {huawei.com/Ascend910: 8, huawei.com/npu-memory: 65536}
 )";
   const CheckReport report = check_text(text, "job.yaml", {});
   EXPECT_EQ(report.world_size, 16);
