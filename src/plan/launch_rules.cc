@@ -9,14 +9,14 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "plan/readers/trainer_flags.h"
 
 namespace plait {
 namespace {
 
-constexpr std::string_view kAddressOptions[] = {"--master_addr", "--main_process_ip",
-                                                "--rdzv_endpoint"};
+constexpr std::string_view kAddressOptions[] = {"master_addr", "main_process_ip", "rdzv_endpoint"};
 
-constexpr std::string_view kRankOptions[] = {"--node_rank", "--machine_rank"};
+constexpr std::string_view kRankOptions[] = {"node_rank", "machine_rank"};
 
 struct Told {
   std::string key;
@@ -28,24 +28,14 @@ struct Told {
 std::optional<Told> find_told(const Launch& launch, const std::string& origin,
                               std::span<const std::string_view> options,
                               const char* variable_name) {
-  const std::vector<ShellWord>& words = launch.launcher_arguments;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].text.find('=');
-    std::string option = words[i].text.substr(0, equals);
-    std::replace(option.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(2, option.size())),
-                 option.end(), '-', '_');
-    if (std::find(options.begin(), options.end(), option) == options.end()) {
-      continue;
+  TrainerFlags flags;
+  flags.add(launch.launcher_arguments, origin);
+  for (const std::string_view option : options) {
+    if (const auto flag = flags.find(option)) {
+      return flag->word.known()
+                 ? std::optional<Told>({"--" + std::string(option), flag->word.text, flag->where})
+                 : std::nullopt;
     }
-    const bool joined = equals != std::string::npos;
-    if (!joined && i + 1 >= words.size()) {
-      return std::nullopt;
-    }
-    const ShellWord& word = joined ? words[i] : words[i + 1];
-    return word.known() ? std::optional<Told>({option,
-                                               joined ? word.text.substr(equals + 1) : word.text,
-                                               {origin, word.line}})
-                        : std::nullopt;
   }
   const auto variable = launch.environment.find(variable_name);
   return variable != launch.environment.end() && variable->second.known()

@@ -180,8 +180,8 @@ ShellStatus ShellRunner::run_command(std::vector<ShellText> words, ShellCommand 
   if (const auto status = run_builtin(words, command.line)) {
     return *status;
   }
-  if (const auto text = find_nested_shell(words)) {
-    run_nested_shell(words, *text, command.line);
+  if (const auto nested = find_nested_shell(words)) {
+    run_nested_shell(words, *nested, command.line);
     return in_condition_ ? ShellStatus::kUnknown : ShellStatus::kTrue;
   }
   if (result_.commands.size() >= kMaxCommands) {

@@ -52,8 +52,9 @@ void ShellRunner::run_eval(const std::vector<ShellText>& words, int line) {
   run_text(text, "eval", line);
 }
 
-// "bash -c TEXT", "sh -l -o pipefail -c TEXT": the index of TEXT.
-std::optional<size_t> ShellRunner::find_nested_shell(const std::vector<ShellText>& words) {
+// "bash -c TEXT", "sh -l -o pipefail -c TEXT".
+std::optional<ShellRunner::NestedShell> ShellRunner::find_nested_shell(
+    const std::vector<ShellText>& words) {
   for (size_t i = 0; i + 2 < words.size(); ++i) {
     const std::string name = words[i].chars.substr(words[i].chars.rfind('/') + 1);
     if (name != "bash" && name != "sh") {
@@ -66,7 +67,7 @@ std::optional<size_t> ShellRunner::find_nested_shell(const std::vector<ShellText
       }
       const bool is_long = option.starts_with("--");
       if (!is_long && option[0] == '-' && option.find('c') != std::string::npos) {
-        return at + 1;
+        return NestedShell{i, at + 1};
       }
       const bool takes_value = is_long ? option == "--rcfile" || option == "--init-file"
                                        : option.back() == 'o' || option.back() == 'O';
@@ -76,26 +77,24 @@ std::optional<size_t> ShellRunner::find_nested_shell(const std::vector<ShellText
   return std::nullopt;
 }
 
-// A shell, also behind srun, mpirun, docker exec or ssh, that runs words[text].
-void ShellRunner::run_nested_shell(const std::vector<ShellText>& words, size_t text, int line) {
+// Also behind srun, mpirun, docker exec or ssh.
+void ShellRunner::run_nested_shell(const std::vector<ShellText>& words, const NestedShell& nested,
+                                   int line) {
   // What starts the processes counts; what only leads into a container or to a host does not.
   const std::string& first = words[0].chars;
   const bool starts =
       first.ends_with("srun") || first.ends_with("mpirun") || first.ends_with("mpiexec");
   const std::vector<ShellText> outer = prefix_;
-  for (size_t i = 0; starts && i < text; ++i) {
-    const std::string name = words[i].chars.substr(words[i].chars.rfind('/') + 1);
-    if (name == "bash" || name == "sh") {
-      break;
-    }
-    prefix_.push_back(words[i]);
+  if (starts) {
+    prefix_.insert(prefix_.end(), words.begin(),
+                   words.begin() + static_cast<std::ptrdiff_t>(nested.shell));
   }
   // Behind the text: $0, then its arguments.
-  const size_t arguments = std::min(text + 2, words.size());
+  const size_t arguments = std::min(nested.text + 2, words.size());
   state_.arguments().emplace_back(words.begin() + static_cast<std::ptrdiff_t>(arguments),
                                   words.end());
   std::map<std::string, ShellVariable> before = copy_variables(line);
-  run_text(words[text], "a command line", line);
+  run_text(words[nested.text], "a command line", line);
   state_.set_variables(std::move(before));
   state_.arguments().pop_back();
   prefix_ = outer;

@@ -46,8 +46,12 @@ class ShellRunner {
   bool run_declaration(const ShellNode& node, size_t first);
   void run_eval(const std::vector<ShellText>& words, int line);
   bool reads_text(const std::vector<ShellText>& words) const;
-  static std::optional<size_t> find_nested_shell(const std::vector<ShellText>& words);
-  void run_nested_shell(const std::vector<ShellText>& words, size_t text, int line);
+  // Where the words of a shell and of the text that it runs stand.
+  struct NestedShell {
+    size_t shell, text;
+  };
+  static std::optional<NestedShell> find_nested_shell(const std::vector<ShellText>& words);
+  void run_nested_shell(const std::vector<ShellText>& words, const NestedShell& nested, int line);
   void run_text(const ShellText& text, const char* what, int line);
   void set_batch_variables(std::string_view text);
   void keep_held_commands();

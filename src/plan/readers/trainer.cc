@@ -67,13 +67,11 @@ TrainerFlags flags_of(const Launch& launch, const std::string& origin,
 }
 
 // A DeepSpeed configuration that says the same of memory.
-std::string zero_config(int stage, bool offload_optimizer, bool offload_parameters,
-                        bool is_bf16 = false) {
+std::string zero_config(int stage, bool offload_optimizer, bool offload_parameters) {
   return fmt::format(
-      R"({{"zero_optimization": {{"stage": {}{}{}}}{}}})", stage,
+      R"({{"zero_optimization": {{"stage": {}{}{}}}}})", stage,
       offload_optimizer && stage > 0 ? R"(, "offload_optimizer": {"device": "cpu"})" : "",
-      offload_parameters && stage == 3 ? R"(, "offload_param": {"device": "cpu"})" : "",
-      is_bf16 ? R"(, "bf16": {"enabled": true})" : "");
+      offload_parameters && stage == 3 ? R"(, "offload_param": {"device": "cpu"})" : "");
 }
 
 // "ds_z3_offload_config.json" of LLaMA-Factory, "zero2" of ms-swift. Empty for other names.
